@@ -1,0 +1,1 @@
+"""Log text of any era → events → failure, buffers, notices."""

@@ -1,0 +1,43 @@
+"""The documents of the contract: one schema for each, and how they are written and read."""
+
+from arriero.record.documents import (
+    Baseline,
+    Boundary,
+    Diagnosis,
+    ErrorBody,
+    ErrorDocument,
+    Explanation,
+    Explanations,
+    HistoryEntry,
+    Peak,
+    Recommendation,
+    Requests,
+    Slope,
+    Speed,
+    Step,
+    Trial,
+    Verdict,
+    Verification,
+    WorstCase,
+)
+
+__all__ = [
+    "Baseline",
+    "Boundary",
+    "Diagnosis",
+    "ErrorBody",
+    "ErrorDocument",
+    "Explanation",
+    "Explanations",
+    "HistoryEntry",
+    "Peak",
+    "Recommendation",
+    "Requests",
+    "Slope",
+    "Speed",
+    "Step",
+    "Trial",
+    "Verdict",
+    "Verification",
+    "WorstCase",
+]

@@ -1,0 +1,325 @@
+"""The documents of the machine contract as frozen values.
+
+Fields may be added, none renamed. Sizes are whole bytes, times are seconds. A value that nothing
+showed is null, never a guess.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from arriero.base.words import Component, Cost, Kind, LimitKind, LogOutcome, Method, TrialOutcome
+from arriero.logs.model import Buffer, Effective, EngineTag, Failure, Notice
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    message: str
+    hint: str
+
+
+class ErrorDocument(msgspec.Struct, frozen=True, kw_only=True):
+    schema: Literal["arriero.error/1"] = "arriero.error/1"
+    error: ErrorBody
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What one log says."""
+
+    schema: Literal["arriero.explanation/1"] = "arriero.explanation/1"
+    source: str
+    era: str
+    child: str | None
+    engine: EngineTag
+    outcome: LogOutcome
+    failure: Failure | None
+    secondary: tuple[Failure, ...]
+    buffers: tuple[Buffer, ...]
+    notices: tuple[Notice, ...]
+    effective: Effective = Effective()
+    children: tuple[Explanation, ...] = ()
+
+
+class Explanations(msgspec.Struct, frozen=True, kw_only=True):
+    """Several logs given to one command."""
+
+    schema: Literal["arriero.explanations/1"] = "arriero.explanations/1"
+    explanations: tuple[Explanation, ...]
+
+
+class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory limit that Arriero set for the trials. Address space is not RAM."""
+
+    bytes: int
+    kind: LimitKind
+
+
+class DeviceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as the engine lists it, sizes in bytes as it reports them."""
+
+    name: str
+    description: str
+    total: int | None
+    free: int | None
+
+
+class PoolRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool of memory: a card, the host, or host and device together."""
+
+    name: str
+    devices: tuple[str, ...]
+    total: int | None
+    free: int | None
+    limited_by: str
+    usable: bool = True
+    note: str = ""
+
+
+class HolderRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that already holds device memory."""
+
+    pid: int
+    name: str
+    device: str
+    bytes: int | None
+
+
+class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The model as its header describes it; null where there is no readable header."""
+
+    path: str
+    arch: str | None = None
+    name: str | None = None
+    memory_class: Literal["attention", "recurrent", "hybrid", "none", "unknown"] = "unknown"
+    n_layer: int | None = None
+    n_recurrent_layer: int | None = None
+    n_ctx_train: int | None = None
+    n_vocab: int | None = None
+    file_bytes: int | None = None
+    problem: str = ""
+
+
+class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Which engine ran and where it was found."""
+
+    path: str
+    found_by: str
+    version: str | None
+    build: int | None
+    commit: str | None
+    backends: tuple[str, ...] = ()
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """What was true before the first trial."""
+
+    engine: EngineRecord
+    model: ModelRecord | None
+    devices: tuple[DeviceRecord, ...]
+    pools: tuple[PoolRecord, ...]
+    holders: tuple[HolderRecord, ...]
+    visibility: dict[str, str]
+    """``CUDA_VISIBLE_DEVICES`` and its like, as set for the engine."""
+    argv: tuple[str, ...]
+    """The command as the user typed it."""
+    effective: dict[str, str]
+    """Flag → value that is in force: flags and ``LLAMA_ARG_*``, the last one wins."""
+    limit: LimitRecord | None
+    system: str
+    taken_at: str
+    """UTC, ISO 8601."""
+
+
+class Peak(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that was seen of each, in bytes. ``address_space`` is VmPeak, ``anonymous`` is
+    RssAnon + VmSwap, ``rss`` VmHWM."""
+
+    address_space: int | None = None
+    anonymous: int | None = None
+    rss: int | None = None
+    cgroup: int | None = None
+    device: dict[str, int] = {}
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    sent: int = 0
+    ok: int = 0
+    failed: int = 0
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens per second, as the server reports them."""
+
+    prompt_tps: float | None = None
+    predict_tps: float | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the standard load or of a verification, with what shows that it happened."""
+
+    name: str
+    sent: int
+    ok: int
+    failed: int
+    shown_by: str | None
+    """The log line or counter that shows it; null when nothing did."""
+    detail: str = ""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory at one moment. ``at`` is seconds since the launch."""
+
+    at: float
+    address_space: int | None = None
+    anonymous: int | None = None
+    requests: int = 0
+    device: dict[str, int] = {}
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch of the engine and what it showed."""
+
+    n: int
+    purpose: str
+    change: dict[str, tuple[Any, Any]]
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    outcome: TrialOutcome
+    failure: Failure | None
+    secondary: tuple[Failure, ...] = ()
+    buffers: tuple[Buffer, ...]
+    notices: tuple[Notice, ...] = ()
+    effective: Effective
+    ready_s: float | None
+    seconds: float
+    exit_status: int | None = None
+    """Exit status of the engine, negative for a signal; null if Arriero ended it."""
+    peak: Peak
+    headroom: int | None
+    """Bytes left of the limit (or pool) at the peak."""
+    requests: Requests
+    steps: tuple[Step, ...] = ()
+    growth_per_request: int | None = None
+    """Bytes of RssAnon + VmSwap per request over the load, by a fit over its samples."""
+    speed: Speed
+    samples: tuple[Sample, ...] = ()
+    valid: bool
+    why_invalid: str | None
+    log_tail: tuple[str, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The failure of the command as given: the first allocation that failed, not the last error."""
+
+    kind: Kind
+    component: Component | None
+    device: str | None
+    bytes: int | None
+    trial: int | None
+    """The trial that showed it; null if it was read from a log."""
+    failure: Failure
+
+
+class FailsWith(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    component: Component | None
+
+
+class Boundary(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one variable stops working, everything in ``held`` kept. Null unless a trial showed it."""
+
+    served: int | None
+    ready: int | None
+    fails: int | None
+    fails_with: FailsWith | None
+    held: dict[str, Any]
+    trials: tuple[int, ...]
+    step: int = 1
+    """Smallest change that the server does not round away (256 tokens for ``-c``)."""
+    band: tuple[int, int] | None = None
+    """From the largest value seen working to the smallest seen failing, where repeats disagreed."""
+    note: str = ""
+
+
+class Slope(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of one component for each slot, token, micro-batch row or request."""
+
+    component: Component
+    per: Literal["slot", "token", "ubatch", "request"]
+    bytes: int
+    method: Method
+    note: str = ""
+
+
+class WorstCase(msgspec.Struct, frozen=True, kw_only=True):
+    """All checkpoints taken and the prompt cache full, against the limit."""
+
+    planned: int | None
+    limit: int | None
+    fits: bool | None
+
+
+class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    changes: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    verified: bool
+    skipped: tuple[str, ...]
+    worst_case: WorstCase
+    trial: int | None = None
+    requests: Requests = Requests()
+    headroom: int | None = None
+    steps: tuple[Step, ...] = ()
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """A controlled record of what was tried and what it showed."""
+
+    schema: Literal["arriero.diagnosis/1"] = "arriero.diagnosis/1"
+    id: str
+    baseline: Baseline
+    trials: tuple[Trial, ...]
+    verdict: Verdict | None
+    boundary: dict[str, Boundary]
+    slopes: tuple[Slope, ...]
+    recommendation: Recommendation | None
+    not_tried: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    complete: bool
+    """False when it was interrupted or ran out of time: what is there is valid all the same."""
+    launches: int
+    seconds: float
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """A load on a server, and whether it got through it."""
+
+    schema: Literal["arriero.verification/1"] = "arriero.verification/1"
+    id: str
+    target: str
+    verified: bool
+    steps: tuple[Step, ...]
+    skipped: tuple[str, ...]
+    requests: Requests
+    failure: Failure | None
+    peak: Peak
+    headroom: int | None
+    growth_per_request: int | None
+    speed: Speed
+    trial: Trial | None = None
+    baseline: Baseline | None = None
+    notes: tuple[str, ...] = ()
+    seconds: float
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the history."""
+
+    id: str
+    schema: str
+    created_at: str
+    summary: str
+    complete: bool
