@@ -1,0 +1,23 @@
+"""Start, limit, drain, sample and surely end a process tree. No other room starts processes."""
+
+from __future__ import annotations
+
+from arriero.process.model import Completed, Exit, Limit, Memory, ProcessError
+from arriero.process.running import Running, run, scratch_directory, start
+from arriero.process.surroundings import clean_environment, free_port
+from arriero.process.sweep import sweep
+
+__all__ = [
+    "Completed",
+    "Exit",
+    "Limit",
+    "Memory",
+    "ProcessError",
+    "Running",
+    "clean_environment",
+    "free_port",
+    "run",
+    "scratch_directory",
+    "start",
+    "sweep",
+]

@@ -1,0 +1,74 @@
+"""What a process is limited to, how it ended and what it took: values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arriero.base.errors import ArrieroError
+from arriero.base.words import LimitKind
+
+
+class ProcessError(ArrieroError):
+    """A process that cannot be started as asked, or that will not end."""
+
+    default_id = "process"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A memory limit in bytes, set before the command runs its first instruction.
+
+    ``address-space`` is ``RLIMIT_AS`` and holds for each process of the tree alone; ``cgroup`` is
+    RAM of the whole tree, swap shut off.
+    """
+
+    bytes: int
+    kind: LimitKind
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How the command ended.
+
+    ``status`` is its exit status, negative for a signal. ``oom_kills`` counts the kernel's kills
+    in the limit's cgroup: above zero means killed at the limit (always 0 for other limits).
+    """
+
+    status: int
+    oom_kills: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory in bytes; None where the system does not tell.
+
+    ``address_space`` (VmSize) and its peak (VmPeak) are those of the command's first process: the
+    address-space limit holds for each process alone. ``rss``, ``anonymous`` (RssAnon + VmSwap) and
+    ``threads`` are summed over the tree. ``rss_peak`` is VmHWM, at the end the ``ru_maxrss`` of the
+    first process and the children it waited for, whichever was largest. ``anonymous_peak`` is the
+    largest sum that was sampled. ``cgroup`` and ``cgroup_peak`` are the kernel's own account of the
+    limit's cgroup, page cache included.
+
+    The kernel's marks are read every hundredth of the process's age (5 to 250 ms) and once it has
+    ended the last ones seen stand: what it took after the last reading is not in them.
+    """
+
+    address_space: int | None = None
+    address_space_peak: int | None = None
+    rss: int | None = None
+    rss_peak: int | None = None
+    anonymous: int | None = None
+    anonymous_peak: int | None = None
+    threads: int | None = None
+    cgroup: int | None = None
+    cgroup_peak: int | None = None
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A short run: exit status and what was printed, at most ``max_output`` bytes of each."""
+
+    status: int
+    stdout: str
+    stderr: str
+    truncated: bool = False
