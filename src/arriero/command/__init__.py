@@ -1,0 +1,17 @@
+"""A llama-server command line as a value: parse, look up, change one thing, print it back."""
+
+from arriero.command.command import Command as Command
+from arriero.command.command import Item as Item
+from arriero.command.command import ModelSource as ModelSource
+from arriero.command.command import join_words as join_words
+from arriero.command.command import parse_command as parse_command
+from arriero.command.command import split_text as split_text
+from arriero.command.flags import Flag as Flag
+from arriero.command.flags import FlagTable as FlagTable
+from arriero.command.flags import builtin_flags as builtin_flags
+from arriero.command.flags import decode_flags as decode_flags
+from arriero.command.flags import encode_flags as encode_flags
+from arriero.command.flags import parse_help as parse_help
+from arriero.command.serving import Mode as Mode
+from arriero.command.serving import Serving as Serving
+from arriero.command.serving import serving as serving

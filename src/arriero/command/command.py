@@ -1,0 +1,507 @@
+"""A llama-server command line as a frozen value: look up, change one thing, print it back."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from arriero.base.errors import UsageError
+from arriero.command.flags import Flag, FlagTable, normalise
+from arriero.command.prefix import Prefix, read_prefix
+from arriero.command.secret import MASK, is_secret_variable, mask_word, secrets_in
+
+_TRUTHY: Final = frozenset({"on", "enabled", "true", "1"})
+_FALSEY: Final = frozenset({"off", "disabled", "false", "0"})
+_OPERATOR: Final = re.compile(r"[;&|<>()]|\d[<>]|.*[;&]\Z")
+_UNEXPANDED: Final = re.compile(r"\$\{?[A-Za-z_]|\$\(|`|~[\w-]*(/|\Z)")
+_QUOTED: Final = r"""'[^']*'|"(?:\\[\s\S]|[^"\\])*"|\\[^\r\n]"""
+_UNEXPANDED_IN_TEXT: Final = re.compile(
+    r"(?:^|(?<=[\s=\"/:]))(\$\{?[A-Za-z_]\w*\}?|\$\(|`|~[\w-]*(?:/\S*|(?=\s|\Z)))"
+)
+_WINDOWS_PATH: Final = re.compile(r"(?:^|[\s\"'])(?:[A-Za-z]:|\.)\\")
+_STAND_IN: Final = re.compile(r"--(?:embd|fim|gpt-oss|vision)-.*-(?:default|spec)\Z")
+_SPLIT_FILE: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One flag as typed (or one word that is none), with the words it takes.
+
+    ``at`` is its position in ``Command.words``; ``flag`` is null where the engine does not list it.
+    """
+
+    at: int
+    name: str
+    values: tuple[str, ...]
+    flag: Flag | None
+
+    @property
+    def end(self) -> int:
+        """The position after its last word."""
+        return self.at + 1 + len(self.values)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is a known flag with all its words."""
+        return self.flag is not None and len(self.values) == self.flag.arity
+
+    @property
+    def secret(self) -> bool:
+        """Whether its words are keys, tokens or passwords."""
+        return _is_secret(self.flag) if self.flag else is_secret_variable(self.name)
+
+    @property
+    def value(self) -> str:
+        """Its words joined by a space; ``on`` or ``off`` for a switch."""
+        if self.flag is not None and self.flag.arity == 0:
+            return "off" if normalise(self.name) in self.flag.negatives else "on"
+        return " ".join(self.values)
+
+
+class ModelSource(StrEnum):
+    """Where the command says the model comes from."""
+
+    FILE = "file"
+    URL = "url"
+    HF = "hf"
+    """Hugging Face: ``-hf``, or one of the flags that stand for a repository."""
+    DOCKER = "docker"
+    ROUTER = "router"
+    """No model given: newer builds start as a router of several models."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line, parsed against the flags of one engine.
+
+    Values come out as llama-server would take them: any alias counts, the last of a flag wins, and
+    a flag wins over its ``LLAMA_ARG_*`` variable (common/arg.cpp applies the variables first).
+    """
+
+    words: tuple[str, ...]
+    flags: FlagTable
+    inherited: Mapping[str, str]
+    """The environment that Arriero itself was started with."""
+    prefix: Prefix
+    items: tuple[Item, ...]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Exactly what was typed."""
+        return self.words
+
+    @property
+    def program(self) -> str:
+        """The engine as typed: a path, or a name to be found on PATH."""
+        return self.words[self.prefix.length]
+
+    @property
+    def wrapper(self) -> tuple[str, ...]:
+        """The words of ``env``, ``numactl``, ``taskset``, ... before the program."""
+        return self.words[self.prefix.assignments : self.prefix.length]
+
+    @property
+    def exec_argv(self) -> tuple[str, ...]:
+        """What to execute: all but the leading assignments, which belong into the environment."""
+        return self.words[self.prefix.assignments :]
+
+    @property
+    def exec_environ(self) -> dict[str, str]:
+        """The environment to execute ``exec_argv`` in: inherited and the leading assignments."""
+        leading = (word.partition("=") for word in self.words[: self.prefix.assignments])
+        return {**self.inherited, **{name: value for name, _, value in leading}}
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment that llama-server itself will see."""
+        return self.prefix.environ
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables that the command itself sets."""
+        pairs = (self.words[at].partition("=") for at in self.prefix.assigned)
+        return {name: value for name, _, value in pairs}
+
+    def text(self) -> str:
+        """The command as one line for a POSIX shell, secrets included."""
+        return join_words(self.words, self.prefix.assigned)
+
+    def value(self, name: str) -> str | None:
+        """What is in force for a flag; null when neither a flag nor a variable sets it.
+
+        Switches give ``on`` or ``off`` (a negative name asks for the same switch as its positive);
+        several words are joined by a space.
+        """
+        flag = self.flags.get(name)
+        items = self._items_of(name)
+        if items:
+            return items[-1].value
+        return self._from_environ(flag) if flag else None
+
+    def switch(self, name: str) -> bool | None:
+        """Whether a switch is on; null when it is left to the engine.
+
+        Older builds have ``--no-x`` as a flag of its own: asked for ``--x``, it counts as off.
+        """
+        value = self.value(name)
+        if value is None and name.startswith("--") and self.has(f"--no-{name[2:]}"):
+            return False
+        return None if value is None else value not in _FALSEY
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Each occurrence on the command line, in order (``-ot``, ``--lora`` may repeat)."""
+        return tuple(item.value for item in self._items_of(name))
+
+    def has(self, name: str) -> bool:
+        """Whether the flag, or its variable, is set at all."""
+        return self.value(name) is not None
+
+    def count(self, name: str) -> int:
+        """How often the flag is on the command line, by any alias."""
+        return len(self._items_of(name))
+
+    def effective(self) -> dict[str, str]:
+        """Canonical flag → value in force, in the order of the engine's help; secrets masked."""
+        found: dict[str, str] = {}
+        for flag in self.flags.flags:
+            value = self.value(flag.names[0])
+            if value is not None:
+                masked = MASK if _is_secret(flag) else mask_word(value, self.secrets())
+                found[flag.canonical] = masked
+        return found
+
+    @property
+    def unknown(self) -> tuple[Item, ...]:
+        """Words that this engine does not know; it refuses the first of them."""
+        return tuple(item for item in self.items if item.flag is None)
+
+    def problems(self) -> tuple[str, ...]:
+        """What this engine will refuse about the command line, one line each."""
+        return tuple(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        for item in self.items:
+            if item.flag is None:
+                yield f"this engine does not know {item.name}"
+            elif item.flag.removed:
+                yield f"this engine has removed {item.name}"
+            elif not item.complete:
+                yield f"{item.name} needs a value"
+            elif item.flag.choices and self.flags.get(item.value) is not None:
+                choices = ", ".join(item.flag.choices)
+                yield f"{item.name} takes {item.value} as its value; it needs one of {choices}"
+
+    def with_value(self, name: str, value: str, *, last: bool = False) -> Command:
+        """The same command with one setting changed and nothing else.
+
+        The last occurrence, which is the one in force, gets the value in place; earlier ones stay.
+        A flag not there yet is appended under the name given. For a switch the value is ``on`` or
+        ``off``; ``off`` removes a switch that has no negative form. A flag of several words takes
+        them separated by spaces.
+
+        Args:
+            last: Append even if the flag is there already, so that it also wins over another flag
+                with the same effect (``-lv`` over ``-v``).
+
+        Raises:
+            UsageError: This engine has no such flag, or it cannot take this value.
+        """
+        flag = self.flags.get(name)
+        if flag is None or flag.removed:
+            return self._with_missing_flag(name, value)
+        if flag.arity == 0:
+            if value not in _TRUTHY | _FALSEY:
+                raise UsageError(f"{name} is a switch and cannot be {value!r}")
+            return self._with_switch(flag, name, value in _TRUTHY, last)
+        values = value.split() if flag.arity > 1 else [value]
+        if len(values) != flag.arity:
+            raise UsageError(f"{name} takes {flag.arity} values, not {value!r}")
+        items = self._items_of(name)
+        if items and not last:
+            return self._spliced(items[-1].at + 1, items[-1].end, values)
+        return self._appended([name, *values])
+
+    def with_switch(self, name: str, on: bool) -> Command:
+        """The same command with one switch on or off; see ``with_value``."""
+        return self.with_value(name, "on" if on else "off")
+
+    def without(self, name: str) -> Command:
+        """The same command without the flag, by any alias, and without words that set its variable.
+
+        A variable inherited from outside stays in force.
+        """
+        flag = self.flags.get(name)
+        drop = {at for item in self._items_of(name) for at in range(item.at, item.end)}
+        variables = (flag.env, flag.env_off) if flag else ()
+        drop |= {at for at in self.prefix.assigned if self.words[at].partition("=")[0] in variables}
+        return self._reparsed([word for at, word in enumerate(self.words) if at not in drop])
+
+    def with_environ(self, name: str, value: str) -> Command:
+        """The same command with one variable set: in place, or as a new word in front.
+
+        Behind ``env -i`` or ``env -u`` a word in front would be lost; there it goes before the
+        program.
+        """
+        word = f"{name}={value}"
+        places = [at for at in self.prefix.assigned if self.words[at].partition("=")[0] == name]
+        if places:
+            return self._spliced(places[-1], places[-1] + 1, [word])
+        changed = self._spliced(0, 0, [word])
+        if changed.environ.get(name) == value:
+            return changed
+        return self._spliced(self.prefix.length, self.prefix.length, ["env", word])
+
+    def with_program(self, program: str) -> Command:
+        """The same command for another engine binary."""
+        return self._spliced(self.prefix.length, self.prefix.length + 1, [program])
+
+    def with_flags(self, flags: FlagTable) -> Command:
+        """The same words, read with the flags of another engine."""
+        return _parse(self.words, flags, self.inherited)
+
+    def model_source(self) -> tuple[ModelSource, str | None]:
+        """Where the model comes from and the file, address or repository as typed.
+
+        A repository or address wins over ``-m``, which then only says where to store the file.
+        """
+        stand_in = [item.name for item in self.items if _STAND_IN.match(item.name)]
+        if stand_in:
+            return ModelSource.HF, stand_in[-1]
+        for name, source in (
+            ("-hf", ModelSource.HF),
+            ("-dr", ModelSource.DOCKER),
+            ("-mu", ModelSource.URL),
+            ("-m", ModelSource.FILE),
+        ):
+            if value := self.value(name):
+                return source, value
+        return ModelSource.ROUTER, self.value("--models-dir") or self.value("--models-preset")
+
+    def model_path(self) -> str | None:
+        """The model file, first part of several, as typed; null unless it is a local file."""
+        source, where = self.model_source()
+        return where if source is ModelSource.FILE else None
+
+    def model_files(self) -> tuple[str, ...]:
+        """All files of the model: the parts of ``name-00001-of-00003.gguf``, or the one file."""
+        path = self.model_path()
+        if path is None:
+            return ()
+        parts = _SPLIT_FILE.search(path)
+        if parts is None:
+            return (path,)
+        stem, total = path[: parts.start()], int(parts.group(2))
+        return tuple(f"{stem}-{part:05}-of-{total:05}.gguf" for part in range(1, total + 1))
+
+    def secrets(self) -> frozenset[str]:
+        """Values that must never be written: keys, tokens, passwords; from flags and variables.
+
+        Keys inside ``--api-key-file`` are not here: ``Serving`` reads them.
+        """
+        return self._secrets
+
+    @functools.cached_property
+    def _secrets(self) -> frozenset[str]:
+        named = [item.value for item in self.items if item.secret]
+        return secrets_in(self.words, named, self.environ)
+
+    def safe_argv(self) -> tuple[str, ...]:
+        """The words as typed with every secret replaced by ``***``."""
+        words = list(self.words)
+        for item in self.items:
+            if item.secret:
+                words[item.at + 1 : item.end] = [MASK] * len(item.values)
+        for at in self.prefix.assigned:
+            name, _, _ = words[at].partition("=")
+            if is_secret_variable(name):
+                words[at] = f"{name}={MASK}"
+        return tuple(mask_word(word, self.secrets()) for word in words)
+
+    def _items_of(self, name: str) -> list[Item]:
+        flag, spelling = self.flags.get(name), normalise(name)
+        if flag is None:
+            return [item for item in self.items if normalise(item.name) == spelling]
+        return [item for item in self.items if item.flag is flag]
+
+    def _from_environ(self, flag: Flag) -> str | None:
+        if flag.env_off is not None and flag.env_off in self.environ:
+            return "off"
+        value = self.environ.get(flag.env) if flag.env else None
+        if value is None or flag.arity > 0:
+            return value
+        if value in _TRUTHY:
+            return "on"
+        # A switch that can only be turned on ignores every other word.
+        if not flag.negatives:
+            return None
+        return "off" if value in _FALSEY else value
+
+    def _with_missing_flag(self, name: str, value: str) -> Command:
+        """``--x`` on or off where an older build only has ``--no-x``."""
+        opposite = self.flags.get(f"--no-{name[2:]}") if name.startswith("--") else None
+        if opposite is not None and opposite.arity == 0 and value in _TRUTHY | _FALSEY:
+            return self._with_switch(opposite, opposite.canonical, value in _FALSEY, False)
+        raise UsageError(
+            f"this engine does not know {name}",
+            hint="`llama-server --help` lists what it knows",
+            id="flag-unknown",
+        )
+
+    def _with_switch(self, flag: Flag, name: str, on: bool, last: bool) -> Command:
+        items = self._items_of(name)
+        if items and not last and (items[-1].value == "on") is on:
+            return self
+        if not on and not flag.negatives:
+            return self.without(name)
+        spelling = name if (normalise(name) in flag.negatives) is not on else _opposite(flag, name)
+        if items and not last:
+            return self._spliced(items[-1].at, items[-1].end, [spelling])
+        return self._appended([spelling])
+
+    def _appended(self, words: list[str]) -> Command:
+        """New words at the end, but before what might take them for its value."""
+        at = len(self.words)
+        for item in reversed(self.items):
+            if item.complete:
+                break
+            at = item.at
+        return self._spliced(at, at, words)
+
+    def _spliced(self, start: int, end: int, words: Sequence[str]) -> Command:
+        return self._reparsed([*self.words[:start], *words, *self.words[end:]])
+
+    def _reparsed(self, words: Sequence[str]) -> Command:
+        return _parse(tuple(words), self.flags, self.inherited)
+
+
+def _is_secret(flag: Flag) -> bool:
+    return any(is_secret_variable(name) for name in (flag.canonical, flag.env or ""))
+
+
+def _opposite(flag: Flag, name: str) -> str:
+    """The name of the other sense that looks most like this one."""
+    others = flag.names if normalise(name) in flag.negatives else flag.negatives
+    long = name.startswith("--")
+    return next((other for other in others if other.startswith("--") is long), others[0])
+
+
+def parse_command(words: Sequence[str], flags: FlagTable, environ: Mapping[str, str]) -> Command:
+    """Read a command line as the engine with these flags would.
+
+    A single word with spaces is taken for a whole command in quotes and split as a shell would.
+    Flags that the engine does not list stay untouched; the next word counts as theirs unless it
+    looks like a flag.
+
+    Raises:
+        UsageError: It cannot be started as it is: it holds what only a shell understands, or a
+            program that arriero cannot look through stands before llama-server.
+    """
+    if len(words) == 1 and re.search(r"\s", words[0].strip()):
+        return _parse(split_text(words[0]), flags, environ)
+    return _parse(tuple(words), flags, environ)
+
+
+def split_text(text: str) -> tuple[str, ...]:
+    """Split a command written as text, lines continued by ``\\`` (``^``, `````) included.
+
+    Raises:
+        UsageError: It holds what only a shell understands, or a quote is left open.
+    """
+    joined = re.sub(rf"({_QUOTED})|[\\^`]\r?\n", lambda found: found[1] or " ", text)
+    expandable = re.sub(_QUOTED, lambda found: found[0] if found[0][0] == '"' else "''", joined)
+    if unexpanded := _UNEXPANDED_IN_TEXT.search(expandable):
+        raise UsageError(
+            f"{unexpanded[1]} would need a shell to be filled in",
+            hint="give the command without quotes around it, so that your shell fills it in",
+            id="shell-syntax",
+        )
+    if operator := re.search(r"\d?[;&|<>()]+\S*", re.sub(_QUOTED, "''", joined)):
+        raise _shell_needed(operator[0])
+    lexer = shlex.shlex(joined, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    if _WINDOWS_PATH.search(text):
+        lexer.escape = ""
+    try:
+        return tuple(lexer)
+    except ValueError:
+        raise UsageError(
+            "a quote in the command is never closed", hint="close it", id="shell-syntax"
+        ) from None
+
+
+def join_words(words: Sequence[str], assigned: Sequence[int] = ()) -> str:
+    """Words as one line for a POSIX shell; ``VAR=value`` words keep their ``=`` unquoted."""
+    shown = []
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        shown.append(f"{name}{equals}{shlex.quote(value)}" if at in assigned else shlex.quote(word))
+    return " ".join(shown)
+
+
+def _parse(words: tuple[str, ...], flags: FlagTable, environ: Mapping[str, str]) -> Command:
+    prefix = read_prefix(words, environ)
+    items = tuple(_items(words, prefix.length + 1, flags))
+    return Command(words, flags, environ, prefix, items)
+
+
+def _items(words: tuple[str, ...], at: int, flags: FlagTable) -> Iterator[Item]:
+    while at < len(words):
+        word = words[at]
+        flag = flags.get(word)
+        if flag is not None:
+            values = words[at + 1 : at + 1 + flag.arity]
+        else:
+            _check_stray(word)
+            following = words[at + 1 : at + 2]
+            takes = word.startswith("-") and following and not _looks_like_flag(following[0])
+            values = following if takes else ()
+            for value in values:
+                _check_stray(value)
+        yield Item(at, word, values, flag)
+        at += 1 + len(values)
+
+
+def _looks_like_flag(word: str) -> bool:
+    return word.startswith("-") and not re.match(r"-\d", word)
+
+
+def _check_stray(word: str) -> None:
+    """Words that are no flag and no flag's value: did a shell's syntax get here as text?"""
+    if not word.strip():
+        raise UsageError(
+            "a word of the command is empty or only white space",
+            hint=r"a backslash that continues a line must be the last character of that line",
+            id="shell-syntax",
+        )
+    if word.strip("\\ \r\n\t") == "":
+        raise UsageError(
+            "a backslash stands alone in the command",
+            hint="take it out, or put the command on one line",
+            id="shell-syntax",
+        )
+    if _OPERATOR.match(word):
+        raise _shell_needed(word)
+    if _UNEXPANDED.match(word):
+        raise UsageError(
+            f"{word} would need a shell to be filled in",
+            hint="write out what it stands for, or leave out the quotes around it",
+            id="shell-syntax",
+        )
+
+
+def _shell_needed(word: str) -> UsageError:
+    if "<" in word or ">" in word:
+        hint = "leave the redirection out: arriero reads the server's output itself"
+    elif word.endswith("&") and not word.endswith("&&"):
+        hint = "leave the & out: arriero starts the server and ends it"
+    else:
+        hint = "give the llama-server command alone"
+    return UsageError(
+        f"the command holds {word}, which only a shell understands", hint=hint, id="shell-syntax"
+    )
