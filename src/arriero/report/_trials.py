@@ -1,0 +1,199 @@
+"""The table of trials: which flags and components get a column, and what each trial tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from arriero.base.words import Component, Kind, TrialOutcome
+from arriero.record.documents import Diagnosis, Trial
+from arriero.report._text import printable
+from arriero.report._words import flag_value, remark
+
+_AXES: Final = ("-np", "-c", "-ub", "-b", "-ngl", "-ncmoe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Bytes of one component in one trial; ``refused`` when this is what could not be had."""
+
+    bytes: int | None
+    refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One trial. ``weight`` says how much it tells: 0 carries the verdict, 4 tells least."""
+
+    n: int
+    axes: tuple[str, ...]
+    change: str
+    sizes: tuple[Size, ...]
+    ready: str
+    served: str
+    remark: str
+    weight: int
+    trial: Trial = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Trials by row. ``axes`` are the varied flags with a column, ``components`` the sizes."""
+
+    axes: tuple[str, ...]
+    components: tuple[Component, ...]
+    device: str | None
+    rows: tuple[Row, ...]
+
+    @property
+    def unit(self) -> str:
+        return f"MiB on {printable(self.device)}" if self.device else "MiB"
+
+
+def table(doc: Diagnosis) -> Table:
+    """All trials of a diagnosis, in the order in which they ran."""
+    axes = _axes(doc)
+    components, device = _columns(doc)
+    common = common_env(doc)
+    weights = _weights(doc)
+    best = doc.recommendation.trial if doc.recommendation else None
+    return Table(
+        axes=axes,
+        components=components,
+        device=device,
+        rows=tuple(
+            Row(
+                n=trial.n,
+                axes=tuple(axis_value(flag, trial, doc) for flag in axes),
+                change=_change(trial, axes, common),
+                sizes=tuple(trial_size(trial, part, device) for part in components),
+                ready="yes" if started(trial) else "no",
+                served=served(trial),
+                remark=remark(trial) or ("– ← run this" if trial.n == best else "–"),
+                weight=weights[trial.n],
+                trial=trial,
+            )
+            for trial in doc.trials
+        ),
+    )
+
+
+def started(trial: Trial) -> bool:
+    """Whether the server got ready, whatever came later."""
+    return trial.ready_s is not None or trial.outcome is not TrialOutcome.FAILED
+
+
+def served(trial: Trial) -> str:
+    return f"{trial.requests.ok}/{trial.requests.sent}" if trial.requests.sent else "–"
+
+
+def as_given(doc: Diagnosis) -> Trial | None:
+    """The last valid trial that changed nothing."""
+    same = [trial for trial in doc.trials if not trial.change and trial.valid]
+    return same[-1] if same else None
+
+
+def by_number(doc: Diagnosis, n: int | None) -> Trial | None:
+    return next((trial for trial in doc.trials if trial.n == n), None)
+
+
+def axis_value(flag: str, trial: Trial, doc: Diagnosis) -> str:
+    """The value of a flag in a trial: as changed, else as given."""
+    if flag in trial.change:
+        value = trial.change[flag][1]
+    else:
+        given = (other.change[flag][0] for other in doc.trials if flag in other.change)
+        value = next(given, doc.baseline.effective.get(flag))
+    return "auto" if value is None else printable(str(value))
+
+
+def common_env(doc: Diagnosis) -> dict[str, str]:
+    """What was set in the engine's environment in every trial."""
+    every = [trial.env for trial in doc.trials]
+    return {
+        name: value
+        for name, value in (every[0] if every else {}).items()
+        if all(env.get(name) == value for env in every)
+    }
+
+
+def component_bytes(trial: Trial, part: Component, device: str | None) -> int | None:
+    """Bytes of the buffers of one component; null where none was printed."""
+    sizes = [b.bytes for b in trial.buffers if b.component is part and device in (None, b.device)]
+    return sum(sizes) if sizes else None
+
+
+def refused_bytes(trial: Trial) -> int | None:
+    """Bytes of the whole buffer that could not be had, if the log says."""
+    failure = trial.failure
+    if failure is None or failure.kind not in (Kind.ALLOCATION, Kind.BUFFER_LIMIT):
+        return None
+    return failure.buffer_bytes or failure.bytes
+
+
+def trial_size(trial: Trial, part: Component, device: str | None) -> Size:
+    failure = trial.failure
+    if failure and failure.component is part and device in (None, failure.device):
+        refused = refused_bytes(trial)
+        if refused is not None:
+            return Size(bytes=refused, refused=True)
+    return Size(bytes=component_bytes(trial, part, device))
+
+
+def _axes(doc: Diagnosis) -> tuple[str, ...]:
+    """At most two: flags with a boundary first, and only where some trial changed them."""
+    varied = {flag for trial in doc.trials for flag in trial.change}
+    wanted = [flag for flag in _AXES if flag in varied]
+    return tuple(sorted(wanted, key=lambda flag: flag not in doc.boundary)[:2])
+
+
+def _change(trial: Trial, axes: tuple[str, ...], common: Mapping[str, str]) -> str:
+    changed = [flag_value(flag, new) for flag, (_, new) in trial.change.items() if flag not in axes]
+    changed += [f"{name}={value}" for name, value in trial.env.items() if common.get(name) != value]
+    if changed:
+        return printable(" ".join(changed))
+    if not trial.change:
+        return "as given"
+    return "baseline" if trial.purpose.startswith("baseline") else ""
+
+
+def _columns(doc: Diagnosis) -> tuple[tuple[Component, ...], str | None]:
+    """Components that get a column, most telling first, and the device they are shown for.
+
+    With several devices in play their sizes must not be added up: the device of the verdict is
+    shown alone. All host buffer types together are one device.
+    """
+    buffers = [buffer for trial in doc.trials for buffer in trial.buffers]
+    devices = {buffer.device for buffer in buffers}
+    several = any(not name.startswith("CPU") for name in devices)
+    device = doc.verdict.device if doc.verdict and several else None
+    if device not in devices:
+        device = None
+    suspect = doc.verdict.component if doc.verdict else None
+    sloped = {slope.component for slope in doc.slopes}
+    present = {b.component for b in buffers if device in (None, b.device)}
+    if suspect and any(refused_bytes(trial) is not None for trial in doc.trials):
+        present.add(suspect)
+
+    def constant(part: Component) -> bool:
+        return len({component_bytes(trial, part, device) for trial in doc.trials} - {None}) < 2
+
+    ranked = sorted(
+        (part for part in Component if part in present),
+        key=lambda part: (part is not suspect, part not in sloped, constant(part)),
+    )
+    return tuple(ranked), device
+
+
+def _weights(doc: Diagnosis) -> dict[int, int]:
+    weights = {trial.n: 3 if trial.valid else 4 for trial in doc.trials}
+    given = as_given(doc)
+    verdict = doc.verdict.trial if doc.verdict else None
+    best = doc.recommendation.trial if doc.recommendation else None
+    edges = [n for edge in doc.boundary.values() for n in edge.trials]
+    small = [trial.n for trial in doc.trials if trial.purpose.startswith("baseline")]
+    weights.update(dict.fromkeys(small, 2))
+    weights.update(dict.fromkeys(edges, 1))
+    weights.update(dict.fromkeys([n for n in (verdict, best, given and given.n) if n], 0))
+    return weights

@@ -1,0 +1,249 @@
+"""Phrases: how failures, sizes, times and engines are named everywhere in a report."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Final
+
+from arriero.base.sizes import KIB, human
+from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
+from arriero.logs.model import EngineTag, Failure, Notice
+from arriero.record.documents import Baseline, EngineRecord, LimitRecord, Trial
+from arriero.report._text import printable
+
+SHORT: Final = {
+    Component.WEIGHTS: "weights",
+    Component.KV: "KV",
+    Component.RS: "RS",
+    Component.COMPUTE: "compute",
+    Component.GRAPH: "graph",
+    Component.OUTPUT: "output",
+    Component.PROMPT_CACHE: "prompt cache",
+    Component.CHECKPOINTS: "checkpoints",
+    Component.MMPROJ: "mmproj",
+    Component.DRAFT: "draft",
+    Component.POOL: "pool",
+}
+LONG: Final = {
+    Component.WEIGHTS: "model weights",
+    Component.KV: "KV cache",
+    Component.RS: "recurrent state (RS)",
+    Component.COMPUTE: "compute buffer",
+    Component.GRAPH: "graph metadata (host memory)",
+    Component.OUTPUT: "output buffer",
+    Component.PROMPT_CACHE: "prompt cache (host memory)",
+    Component.CHECKPOINTS: "context checkpoints (host memory)",
+    Component.MMPROJ: "multimodal projector (mmproj)",
+    Component.DRAFT: "draft model",
+    Component.POOL: "the backend's own pool",
+}
+DURING: Final = {
+    Phase.ARGUMENTS: "while reading the options",
+    Phase.FIT: "in the fit probe",
+    Phase.LOAD: "while loading the model",
+    Phase.CONTEXT: "while creating the context",
+    Phase.WARMUP: "while warming up",
+    Phase.SERVING: "while serving",
+    Phase.SHUTDOWN: "while shutting down",
+}
+LIMIT_KINDS: Final = {
+    LimitKind.ADDRESS_SPACE: "address space",
+    LimitKind.CGROUP: "memory cgroup",
+}
+PER: Final = {
+    "slot": "slot",
+    "token": "token of context",
+    "ubatch": "row of -ub",
+    "request": "request",
+}
+STEADY: Final = 64 * KIB
+"""Growth per request below this is what a fit over a few page-sized samples leaves, not a leak."""
+
+
+def size(value: int) -> str:
+    """Bytes for a sentence: ``3.5 GiB``, ``62.81 MiB``, ``268 MiB``."""
+    number, _, unit = human(value).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: ``48 s``, ``6 min 12 s``, ``1 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if whole < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 launch``, ``3 launches``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(items: Sequence[str], last: str = "and") -> str:
+    """``a, b and c``."""
+    return f"{', '.join(items[:-1])} {last} {items[-1]}" if len(items) > 1 else "".join(items)
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def limit(record: LimitRecord) -> str:
+    return f"limit {size(record.bytes)} {LIMIT_KINDS[record.kind]}"
+
+
+def engine(record: EngineRecord | EngineTag) -> str:
+    """An engine in one phrase."""
+    if record.build is not None:
+        return f"b{record.build}"
+    if record.commit:
+        return f"build unknown, commit {printable(record.commit)}"
+    return printable(record.version) if record.version else "engine of unknown build"
+
+
+def setting(baseline: Baseline) -> tuple[str, ...]:
+    """Engine, devices, model and limit, one phrase each."""
+    devices = [printable(device.name) for device in baseline.devices if device.name != "CPU"]
+    return (
+        engine(baseline.engine),
+        ", ".join(devices) if devices else "CPU",
+        _model(baseline),
+        limit(baseline.limit) if baseline.limit else "no limit set",
+    )
+
+
+def _model(baseline: Baseline) -> str:
+    model = baseline.model
+    if model is None:
+        return "model unknown"
+    if model.problem:
+        return f"model: {printable(model.problem)}"
+    parts = [printable(model.arch or "architecture unknown")]
+    if model.n_layer is not None:
+        parts.append(count(model.n_layer, "layer"))
+    if model.n_recurrent_layer:
+        parts.append(f"{model.n_recurrent_layer} recurrent")
+    return ", ".join(parts)
+
+
+def growth(value: int | None) -> str:
+    """Growth per request in words; unknown stays unknown."""
+    if value is None:
+        return "growth unknown"
+    return f"grows {size(value)} a request" if value >= STEADY else "no steady growth"
+
+
+def lasting(headroom: int | None, grown: int | None) -> str:
+    """What is left at the peak, and whether it gets less."""
+    left = "headroom unknown" if headroom is None else f"{size(headroom)} left at the peak"
+    return f"{left} · {growth(grown)}"
+
+
+def signal_name(exit_status: int | None) -> str:
+    """``SIGABRT`` for -6; empty when the engine was not ended by a signal."""
+    if exit_status is None or exit_status >= 0:
+        return ""
+    try:
+        return signal.Signals(-exit_status).name
+    except ValueError:
+        return f"signal {-exit_status}"
+
+
+def what_failed(failure: Failure) -> str:
+    """What failed, as a sentence without its full stop."""
+    device = f" on {printable(failure.device)}" if failure.device else ""
+    part = LONG[failure.component] if failure.component else ""
+    during = f" {DURING[failure.phase]}" if failure.phase else ""
+    match failure.kind:
+        case Kind.ALLOCATION:
+            unmapped = failure.component is Component.WEIGHTS and failure.bytes is None
+            verb = "could not be mapped or allocated" if unmapped else "allocation refused"
+            name = f"{part}: {verb}" if part else "a buffer of an unknown component was refused"
+            return f"{name}{during}" if failure.bytes is not None else f"{name}{device}{during}"
+        case Kind.BUFFER_LIMIT:
+            return (
+                f"{part or 'a buffer'}: above the largest single allocation{device}{during}; "
+                "this is not lack of memory"
+            )
+        case Kind.RUNTIME_ALLOCATION:
+            return f"memory ran out{device}{during}" + (f": {part}" if part else "")
+        case Kind.CACHE_FULL:
+            return f"the KV cache has no free cells left{during}"
+        case Kind.STATE_GROWTH:
+            return f"saved state grew beyond its limit{during}: {part or 'host memory'}"
+        case Kind.REPROCESSING:
+            return "prompts are read again in full: the prompt cache could not be used"
+        case Kind.RPC:
+            return f"an RPC worker was lost, unreachable or of another version{during}"
+        case Kind.BACKEND:
+            return f"driver or kernel error{device}{during}; it names no memory"
+        case Kind.CONFIG:
+            return "the engine refuses this combination of options"
+        case Kind.MODEL:
+            return "the model file cannot be loaded"
+        case Kind.ENVIRONMENT:
+            return f"a port, permission, library or limit of the machine{during}"
+        case Kind.KILLED:
+            return (
+                f"killed from outside{during}, without a message "
+                "(SIGKILL, as the kernel's OOM killer does)"
+            )
+        case Kind.HANG:
+            return f"alive, but no progress{during}"
+        case Kind.CRASH:
+            return f"crashed{during}; no cause is named"
+
+
+def failure_short(kind: Kind, component: Component | None, phase: Phase | None = None) -> str:
+    """A failure in a table cell."""
+    part = SHORT[component] if component else ""
+    text = {
+        Kind.ALLOCATION: part or "allocation",
+        Kind.BUFFER_LIMIT: f"{part} over buffer limit".strip(),
+        Kind.RUNTIME_ALLOCATION: f"{part or 'memory'} ran out",
+        Kind.CACHE_FULL: "KV cells used up",
+        Kind.STATE_GROWTH: f"{part or 'state'} growth",
+        Kind.CONFIG: "options refused",
+        Kind.MODEL: "model file",
+        Kind.RPC: "RPC worker",
+    }.get(kind, kind.value)
+    told = kind in (Kind.RUNTIME_ALLOCATION, Kind.CACHE_FULL)
+    return f"{text}, serving" if phase is Phase.SERVING and not told else text
+
+
+def remark(trial: Trial) -> str:
+    """The first failure of a trial, or what else is worth a table cell; empty for nothing."""
+    if not trial.valid:
+        return f"invalid: {printable(trial.why_invalid or 'reason unknown')}"
+    failure, parts = trial.failure, []
+    if failure is not None:
+        parts.append(failure_short(failure.kind, failure.component, failure.phase))
+        if failure.evidence is Evidence.INFERRED:
+            parts.append("inferred")
+    elif trial.outcome.value == "failed":
+        parts.append("cause unknown")
+    elif trial.requests.failed:
+        parts.append(f"{count(trial.requests.failed, 'request')} failed")
+    ended = signal_name(trial.exit_status)
+    if ended and not (failure and failure.kind is Kind.KILLED):
+        parts.append(ended)
+    if not parts and (trial.growth_per_request or 0) >= STEADY:
+        parts.append(f"+{size(trial.growth_per_request or 0)}/request")
+    return ", ".join(parts)
+
+
+def notice(item: Notice) -> str:
+    text = capital(printable(item.text).strip().rstrip("."))
+    return f"{text} (line {item.line})." if item.line else f"{text}."
+
+
+def flag_value(flag: str, value: object) -> str:
+    """``-cram 0``; a switch is just the flag, a removed one says so, a variable keeps its ``=``."""
+    if value is None or value is False:
+        return f"no {flag}"
+    if value is True:
+        return flag
+    return f"{flag} {value}" if flag.startswith("-") else f"{flag}={value}"
