@@ -1,0 +1,261 @@
+"""The dry run: what the installed engine itself would allocate for a model and its settings.
+
+The engine's own library is loaded in a child process and builds models and contexts without
+memory behind them; its account of every buffer type is exact to the byte. Nothing is computed here
+that the engine can say. The child costs about 100 MiB and 0.1 s however large the plan is: neither
+weights nor caches nor recurrent state exist in it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from arriero.base.errors import ArrieroError
+from arriero.engine import _oracle_child
+from arriero.process import start
+
+_BATCH: Final = 64
+"""Requests for one child: what fits into one argument of 128 KiB."""
+_LAST_WORDS: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRunRequest:
+    """One model with one set of effective settings, named as in llama.cpp's C API.
+
+    The defaults are those of ``llama-server``. ``n_ctx`` 0 is the model's own. ``n_outputs_max``
+    and ``n_outputs_max_per_seq`` None are what the server sets for ``n_rs_seq`` drafted tokens (0
+    without speculation): ``n_seq_max * (1 + n_rs_seq)``, at most ``n_batch``, and ``1 + n_rs_seq``;
+    an embedding server asks for ``n_batch`` outputs. ``devices`` None are those the engine takes by
+    itself; an empty ``tensor_split`` is by free memory. ``ctx_type`` ``mtp`` is the draft context
+    of a model with MTP layers, and needs ``load_mtp``.
+    """
+
+    model: Path
+    n_ctx: int
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_seq_max: int = 1
+    kv_unified: bool = False
+    n_rs_seq: int = 0
+    n_outputs_max: int | None = None
+    n_outputs_max_per_seq: int | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    flash_attn: Literal["auto", "on", "off"] = "auto"
+    swa_full: bool = False
+    offload_kqv: bool = True
+    op_offload: bool = True
+    embeddings: bool = False
+    ctx_type: Literal["default", "mtp"] = "default"
+    n_gpu_layers: int = -1
+    split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
+    main_gpu: int = 0
+    tensor_split: tuple[float, ...] = ()
+    devices: tuple[str, ...] | None = None
+    use_extra_bufts: bool = True
+    no_host: bool = False
+    load_mtp: bool = False
+
+
+@dataclass(frozen=True)
+class DryBuffer:
+    """What one buffer type holds, in bytes. ``device`` is the type's name as the engine logs it.
+
+    ``context`` is KV and recurrent state together; ``rs`` is the part of it that is recurrent
+    state. ``output`` is in no breakdown of the engine. ``model`` on the host is the sum of the
+    tensors: a mapped file shows as ``CPU_Mapped`` and counts from first to last byte instead.
+    """
+
+    device: str
+    model: int
+    context: int
+    compute: int
+    rs: int
+    output: int
+
+    @property
+    def kv(self) -> int:
+        """Every attention-side cache."""
+        return self.context - self.rs
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The engine's answer: effective values and buffers.
+
+    ``address_space_delta`` is what the child's address space grew by while it made the context, in
+    bytes. None of the buffers is in it: it is the host memory that no size line shows (scheduler
+    context, graph metadata, KV cell bookkeeping), measured, of which only a part becomes resident.
+    ``log`` has the engine's own size lines; model and KV ``buffer size`` are 0.00 there because
+    nothing is allocated.
+    """
+
+    buffers: tuple[DryBuffer, ...]
+    n_ctx: int
+    n_ctx_seq: int
+    n_batch: int
+    n_ubatch: int
+    n_seq_max: int
+    n_rs_seq: int
+    address_space_delta: int
+    log: tuple[str, ...]
+
+    @property
+    def kv(self) -> int:
+        return sum(b.kv for b in self.buffers)
+
+    @property
+    def rs(self) -> int:
+        return sum(b.rs for b in self.buffers)
+
+    @property
+    def compute(self) -> int:
+        return sum(b.compute for b in self.buffers)
+
+    @property
+    def output(self) -> int:
+        return sum(b.output for b in self.buffers)
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """The engine gave no answer, or none that can be trusted, and why."""
+
+    reason: str
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    index: int
+    answer: DryRun | None = None
+    reason: str = ""
+
+
+@dataclass
+class _Ear:
+    """What the child says: replies, and the last other lines in case it dies."""
+
+    replies: dict[int, DryRun | Unanswered] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+
+    def hear(self, line: str) -> None:
+        if line.startswith('{"index"'):
+            try:
+                reply = msgspec.json.decode(line, type=_Reply)
+            except msgspec.MsgspecError as error:
+                self.words.append(str(error))
+                return
+            self.replies[reply.index] = reply.answer or Unanswered(reply.reason)
+            self.words = []
+        elif line.strip():
+            self.words = [*self.words[1 - _LAST_WORDS :], line.strip()[:200]]
+
+
+def dry_run(
+    library_dir: Path,
+    requests: Sequence[DryRunRequest],
+    *,
+    environ: Mapping[str, str],
+    timeout: float,
+) -> tuple[DryRun | Unanswered, ...]:
+    """Ask the engine whose program is in ``library_dir``; one result per request, in order.
+
+    ``libllama.so`` is looked for there and in ``../lib``. Requests that share their model settings
+    share one load when they stand next to each other. ``environ`` should be the engine's: device
+    visibility and limits of drivers count. ``timeout`` is for all of them together, in seconds;
+    what was answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
+    """
+    library = _library(library_dir)
+    if sys.platform != "linux":
+        return (Unanswered("dry runs work on Linux only"),) * len(requests)
+    if library is None:
+        reason = f"no libllama.so in {library_dir} or beside it: the engine is linked statically"
+        return (Unanswered(reason),) * len(requests)
+    deadline = time.monotonic() + timeout
+    results: list[DryRun | Unanswered] = []
+    fruitless = 0
+    while len(results) < len(requests):
+        batch = requests[len(results) : len(results) + _BATCH]
+        answered, reason = _ask(library, batch, environ, deadline - time.monotonic())
+        results += answered
+        if len(answered) == len(batch):
+            fruitless = 0
+            continue
+        # The one it died on has its reason; the others get a child of their own, unless dying is
+        # all that children do here.
+        fruitless = 0 if answered else fruitless + 1
+        over = fruitless > 1 or time.monotonic() >= deadline
+        results += [Unanswered(reason)] * (len(requests) - len(results) if over else 1)
+    return tuple(results)
+
+
+def _library(directory: Path) -> Path | None:
+    for place in (directory, directory.parent / "lib"):
+        for found in (place / "libllama.so", *sorted(place.glob("libllama.so.*"))):
+            if found.is_file():
+                return found.resolve().parent / found.name
+    return None
+
+
+def _ask(
+    library: Path, requests: Sequence[DryRunRequest], environ: Mapping[str, str], seconds: float
+) -> tuple[list[DryRun | Unanswered], str]:
+    """The answers of one child up to where it died, and why it died (empty if it did not)."""
+    spec = {"library": str(library), "requests": [_plain(r) for r in requests]}
+    argv = [sys.executable, "-I", "-S", _oracle_child.__file__, json.dumps(spec)]
+    env = {
+        **environ,
+        "LD_LIBRARY_PATH": f"{library.parent}:{environ.get('LD_LIBRARY_PATH', '')}".rstrip(":"),
+        # A debugger attached to a dying child takes longer than all the rest.
+        "GGML_NO_BACKTRACE": "1",
+        # Large blocks go back to the system when freed, so that every context starts alike.
+        "MALLOC_ARENA_MAX": "1",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+    }
+    ear = _Ear()
+    ended = None
+    try:
+        with start(argv, env=env, on_line=ear.hear) as child:
+            ended = child.wait(max(seconds, 0))
+        reason = "no answer within the time given" if ended is None else _death(ended.status, ear)
+    except (ArrieroError, OSError) as error:
+        reason = f"the dry run did not start: {error}"
+    answered: list[DryRun | Unanswered] = []
+    for index in range(len(requests)):
+        if index not in ear.replies:
+            return answered, reason
+        answered.append(ear.replies[index])
+    return answered, ""
+
+
+def _plain(request: DryRunRequest) -> dict[str, object]:
+    values = asdict(request) | {"model": str(request.model)}
+    outputs = min(request.n_batch, request.n_seq_max * (1 + request.n_rs_seq))
+    if request.embeddings:
+        outputs = request.n_batch
+    if request.n_outputs_max is None:
+        values["n_outputs_max"] = outputs
+    if request.n_outputs_max_per_seq is None:
+        values["n_outputs_max_per_seq"] = 1 + request.n_rs_seq
+    return values
+
+
+def _death(status: int, ear: _Ear) -> str:
+    how = f"status {status}"
+    if status < 0:
+        try:
+            how = signal.Signals(-status).name
+        except ValueError:
+            how = f"signal {-status}"
+    said = " / ".join(ear.words)
+    return f"the engine's library ended the dry run with {how}" + (f": {said}" if said else "")
