@@ -206,7 +206,7 @@ class Command:
 
         Args:
             last: Append even if the flag is there already, so that it also wins over another flag
-                with the same effect (``-lv`` over ``-v``).
+                with the same effect (``-lm`` over ``--mmap``, ``-lv`` over ``-v``).
 
         Raises:
             UsageError: This engine has no such flag, or it cannot take this value.
