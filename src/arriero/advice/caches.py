@@ -1,0 +1,55 @@
+"""Host memory that grows while serving and is in no table of llama.cpp: prompt cache, checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from arriero.base.sizes import MIB
+from arriero.command import Command
+
+DEFAULT_CACHE_MIB: Final = 8192
+"""``--cache-ram`` where the command does not set it (common/common.h)."""
+DEFAULT_CHECKPOINTS: Final = 32
+"""``--ctx-checkpoints`` per slot where the command does not set it (common/common.h)."""
+
+
+@dataclass(frozen=True)
+class HostCaches:
+    """The most that the two caches can take, in bytes; null where there is no limit to count with."""
+
+    prompt_cache: int | None
+    checkpoints: int | None
+    per_checkpoint: int | None
+
+    @property
+    def most(self) -> int | None:
+        """Both together. Entries of the prompt cache hold copies of checkpoints; those count there."""
+        if self.prompt_cache is None or self.checkpoints is None:
+            return None
+        return self.prompt_cache + self.checkpoints
+
+
+def host_caches(command: Command, *, n_slots: int, per_checkpoint: int | None) -> HostCaches:
+    """The worst case of both caches for a command.
+
+    Args:
+        per_checkpoint: Bytes of one checkpoint as logged; null if the server made none, in which
+            case its model needs none (plain attention can drop tokens from the end).
+    """
+    cache: int | None = 0
+    if command.flags.get("--cache-ram") is not None:
+        mib = _number(command.value("--cache-ram"), DEFAULT_CACHE_MIB)
+        cache = None if mib < 0 else mib * MIB
+    checkpoints = 0
+    if per_checkpoint and command.flags.get("--ctx-checkpoints") is not None:
+        count = _number(command.value("--ctx-checkpoints"), DEFAULT_CHECKPOINTS)
+        checkpoints = max(0, count) * n_slots * per_checkpoint
+    return HostCaches(cache, checkpoints, per_checkpoint)
+
+
+def _number(text: str | None, default: int) -> int:
+    try:
+        return int(text) if text is not None else default
+    except ValueError:
+        return default

@@ -1,0 +1,153 @@
+"""Changes to a command, each with what it costs the user, and which failures they are a cure for.
+
+They are ranked by :class:`arriero.base.words.Cost`: free memory first, what the model computes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from arriero.base.words import Component, Cost, Kind
+from arriero.command import Command
+from arriero.logs import Failure
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing to change.
+
+    ``settings`` maps flags to their new values (null: take the flag away); ``env`` is set in the
+    engine's environment. ``title`` says it in a few words, ``why`` in one line.
+    """
+
+    title: str
+    cost: Cost
+    why: str
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, command: Command) -> Command:
+        """The command with this change and no other."""
+        for flag, value in self.settings.items():
+            command = command.without(flag) if value is None else command.with_value(flag, value)
+        return command
+
+    def difference(self, command: Command) -> dict[str, tuple[Any, Any]]:
+        """Flag → (value in force before, value after), for what this changes in the command."""
+        return {
+            flag: (_plain(command.value(flag)), _plain(value))
+            for flag, value in self.settings.items()
+            if command.value(flag) != value
+        }
+
+
+def _plain(value: str | None) -> Any:
+    return int(value) if value is not None and value.lstrip("-").isdigit() else value
+
+
+ARENAS: Final = Change(
+    "MALLOC_ARENA_MAX=1",
+    Cost.FREE,
+    "without it every HTTP thread reserves 64 MiB of address space, which this limit counts",
+    env={"MALLOC_ARENA_MAX": "1"},
+)
+
+
+def slots(count: int, *, unified: bool, command: Command) -> Change:
+    """That many slots, in the KV layout that the command has now.
+
+    ``-np`` left to the engine means unified KV, ``-np N`` does not: without the second flag, setting
+    the first would change both.
+    """
+    settings: dict[str, str | None] = {"-np": str(count)}
+    if unified and command.flags.get("--kv-unified") and command.switch("--kv-unified") is None:
+        settings["-kvu"] = "on"
+    return Change(
+        f"{count} slot{'s' if count != 1 else ''}",
+        Cost.CONCURRENCY,
+        "recurrent state, checkpoints and part of the compute buffer are per slot",
+        settings,
+    )
+
+
+def single_slot(command: Command, n_ctx: int) -> Change:
+    """The small start: one slot and a short context."""
+    del command
+    return Change(
+        "one slot, short context",
+        Cost.CONTEXT,
+        "the smallest start that still loads everything",
+        {"-np": "1", "-c": str(n_ctx)},
+    )
+
+
+def context(tokens: int) -> Change:
+    """A context of that many tokens in all slots together."""
+    return Change(
+        f"context {tokens}", Cost.CONTEXT, "the KV cache is linear in it", {"-c": str(tokens)}
+    )
+
+
+def caches_off(command: Command) -> Change | None:
+    """No saved prompts and no checkpoints; null if there is nothing to turn off."""
+    settings: dict[str, str | None] = {}
+    for flag, spelling in (("--cache-ram", "-cram"), ("--ctx-checkpoints", "-ctxcp")):
+        if command.flags.get(flag) is not None and command.value(flag) != "0":
+            settings[spelling] = "0"
+    if not settings:
+        return None
+    return Change(
+        "no prompt cache, no checkpoints",
+        Cost.PROMPT_REUSE,
+        "both grow in host memory with every request; a prompt seen before is read again",
+        settings,
+    )
+
+
+def remedies(failure: Failure, command: Command, *, n_ubatch: int) -> tuple[Change, ...]:
+    """Single changes worth a trial for a failure, cheapest first; slots and context are not here.
+
+    Those two have boundaries of their own, found by the experiment.
+    """
+    found: list[Change] = []
+    memory = failure.kind in {
+        Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH,
+    }  # fmt: skip
+    serving_crash = failure.kind in {Kind.CRASH, Kind.RPC} or failure.component in {
+        Component.PROMPT_CACHE, Component.CHECKPOINTS,
+    }  # fmt: skip
+    if (memory or serving_crash) and (off := caches_off(command)) is not None:
+        found.append(off)
+    if failure.component in {Component.COMPUTE, Component.GRAPH} and n_ubatch > 64:
+        half = n_ubatch // 2
+        found.append(
+            Change(
+                f"micro-batch {half}",
+                Cost.SPEED,
+                "compute buffers and graph metadata grow with it; prompts are read more slowly",
+                {"-ub": str(half)},
+            )
+        )
+    if failure.component is Component.COMPUTE and command.value("-fa") in {"off", "0"}:
+        found.append(
+            Change(
+                "flash attention on",
+                Cost.FREE,
+                "without it the attention scores of the whole context are kept",
+                {"-fa": "on"},
+            )
+        )
+    layers = command.value("-ngl")
+    on_device = failure.device is not None and not failure.device.startswith("CPU")
+    if on_device and failure.component is Component.WEIGHTS and layers is not None:
+        found.append(
+            Change(
+                "let the server choose the layers",
+                Cost.SPEED,
+                "a fixed -ngl keeps --fit from moving layers to the CPU",
+                {"-ngl": None},
+            )
+        )
+    return tuple(sorted(found, key=lambda change: change.cost.rank))

@@ -1,0 +1,93 @@
+"""What a diagnosis starts from, and the arithmetic that all its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from arriero.base.words import Component, LimitKind
+from arriero.command import Command
+from arriero.memory.context import Context, context
+from arriero.process import Limit
+from arriero.record import Baseline, Diagnosis, Explanation, Trial
+from arriero.trial import Bench
+
+AUTO_SLOTS: Final = 4
+"""Slots of ``-np`` left to the server, with unified KV (tools/server/server.cpp)."""
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """One setting of the two variables that have boundaries, and the micro-batch."""
+
+    slots: int
+    tokens: int
+    """``-c``: tokens of all slots together."""
+    unified: bool = False
+    n_ubatch: int | None = None
+
+    @property
+    def context(self) -> Context:
+        return context(self.tokens, self.slots, unified=self.unified)
+
+
+class Sizes(Protocol):
+    """Bytes of the buffers at a point, by component; null where it cannot be said."""
+
+    method: str
+
+    def total(self, points: Sequence[Point]) -> list[int | None]: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command to be diagnosed, with everything that was found out before the first start."""
+
+    id: str
+    command: Command
+    bench: Bench
+    baseline: Baseline
+    oracle: Sizes | None
+    host_free: int | None
+    """Bytes that the host pool has free, where a command could take the machine down."""
+    as_given: bool = False
+    from_log: Explanation | None = None
+    max_time: float | None = None
+    max_launches: int = 24
+    verify_requests: int = 64
+    save: Callable[[Diagnosis], None] = lambda _: None
+    settle: Callable[[], str | None] = lambda: None
+    """Waits for memory to come back after a trial; says what did not, or what another process took."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> Limit | None:
+        return self.bench.limit
+
+
+def buffers_of(trial: Trial, component: Component) -> int | None:
+    """Bytes of one component over all devices; null if the trial printed none."""
+    found = [b.bytes for b in trial.buffers if b.component is component]
+    return sum(found) if found else None
+
+
+def used(trial: Trial, kind: LimitKind | None) -> int | None:
+    """What counts against the capacity, at its peak."""
+    if kind is LimitKind.ADDRESS_SPACE:
+        return trial.peak.address_space
+    if kind is LimitKind.CGROUP:
+        return trial.peak.cgroup
+    return trial.peak.anonymous
+
+
+def used_when_ready(trial: Trial, kind: LimitKind | None) -> int | None:
+    """The same before the first request, so that what grows with requests is left out."""
+    if trial.ready_s is None:
+        return None
+    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 1.0]
+    if kind is LimitKind.ADDRESS_SPACE:
+        values = [s.address_space for s in idle if s.address_space]
+    else:
+        values = [s.anonymous for s in idle if s.anonymous]
+    return max(values, default=None)

@@ -1,0 +1,738 @@
+"""The procedure: start small, then as given, name the failure, find the boundaries, prove a fix.
+
+One effective variable changes at a time; what else moved makes a trial invalid. Every number in the
+result was shown by a trial, and the record is valid at any moment: it is saved after each trial.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from arriero.advice import ARENAS, Change, caches_off, context, host_caches, remedies, slots
+from arriero.base.sizes import human
+from arriero.base.words import Component, Cost, Kind, LimitKind, Method, TrialOutcome
+from arriero.command import Command
+from arriero.experiment.case import (
+    AUTO_SLOTS,
+    Case,
+    Point,
+    Sizes,
+    buffers_of,
+    used,
+    used_when_ready,
+)
+from arriero.experiment.search import Search
+from arriero.experiment.sizes import PrintedSizes
+from arriero.logs import Failure
+from arriero.memory.context import context_step
+from arriero.memory.context import context as context_of
+from arriero.record import (
+    Boundary,
+    Diagnosis,
+    FailsWith,
+    Recommendation,
+    Slope,
+    Trial,
+    Verdict,
+    WorstCase,
+)
+from arriero.trial import LoadPlan, TrialSpec, run_trial
+
+SMALL_CONTEXT: Final = 2048
+MEMORY_KINDS: Final = frozenset(
+    {Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH}
+)
+_HOPELESS: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
+"""Kinds that no amount of memory changes: further launches would show the same."""
+
+
+class OutOfBudget(Exception):
+    """No launch or no time is left; what was found so far stands."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A command that trials vary, and what is set beside it."""
+
+    command: Command
+    env: Mapping[str, str]
+
+
+class Diagnoser:
+    """Runs one diagnosis. ``result`` is valid at any moment, also after an exception."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.started = time.monotonic()
+        self.trials: list[Trial] = []
+        self.notes: list[str] = []
+        self.not_tried: list[str] = []
+        self.boundaries: dict[str, Boundary] = {}
+        self.verdict: Verdict | None = None
+        self.recommendation: Recommendation | None = None
+        self.complete = False
+        self.launches = 0
+        self.reference: Trial | None = None
+
+    # ---- the record ------------------------------------------------------------------------
+
+    @property
+    def result(self) -> Diagnosis:
+        return Diagnosis(
+            id=self.case.id,
+            baseline=self.case.baseline,
+            trials=tuple(self.trials),
+            verdict=self.verdict,
+            boundary=dict(self.boundaries),
+            slopes=tuple(self._slopes()),
+            recommendation=self.recommendation,
+            not_tried=tuple(self.not_tried),
+            notes=tuple(self.notes),
+            complete=self.complete,
+            launches=self.launches,
+            seconds=round(time.monotonic() - self.started, 2),
+        )
+
+    def run(self) -> Diagnosis:
+        """Go through the procedure; save after every step."""
+        try:
+            self._procedure()
+        except OutOfBudget as why:
+            self.notes.append(str(why))
+        else:
+            self.complete = True
+        finally:
+            self.case.save(self.result)
+        return self.result
+
+    def _procedure(self) -> None:
+        small = self._baseline()
+        if small.outcome is TrialOutcome.FAILED and not self._worth_going_on(small):
+            self._blame(small)
+            return
+        given = self._as_given(small)
+        if given is None and self.verdict is None:
+            return
+        if given is not None and given.outcome is TrialOutcome.SERVED:
+            self._recommend_as_given(given)
+            return
+        if given is not None:
+            self._blame(given)
+        failure = self.verdict.failure if self.verdict else None
+        if failure is None or failure.kind in _HOPELESS:
+            return
+        if small.outcome is TrialOutcome.FAILED:
+            self._placement(small)
+            return
+        if failure.kind in MEMORY_KINDS or self._graph_suspected(failure):
+            self._boundaries(small)
+        self._recommend(failure)
+
+    # ---- single trials ---------------------------------------------------------------------
+
+    def _trial(
+        self,
+        purpose: str,
+        command: Command,
+        env: Mapping[str, str],
+        *,
+        plan: LoadPlan | None = None,
+        change: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> Trial:
+        """One launch; repeated once if something else than the variable moved."""
+        for attempt in (1, 2):
+            self._check_budget()
+            spec = TrialSpec(
+                n=self.launches + 1,
+                purpose=purpose,
+                command=command,
+                change=change if change is not None else self._difference(command),
+                env=env,
+                plan=plan or LoadPlan(timeout_s=self.case.bench.patience.request_s),
+            )
+            self.launches += 1
+            trial = run_trial(spec, self.case.bench)
+            moved = self._what_moved(trial, command) or self.case.settle()
+            if moved:
+                trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
+            self.trials.append(trial)
+            self.case.save(self.result)
+            if trial.valid or attempt == 2:
+                return trial
+        raise AssertionError("unreachable")
+
+    def _check_budget(self) -> None:
+        if self.launches >= self.case.max_launches:
+            raise OutOfBudget(f"stopped after {self.launches} launches")
+        limit = self.case.max_time
+        if limit is None:
+            return
+        spent = time.monotonic() - self.started
+        typical = max((t.seconds for t in self.trials), default=0.0)
+        if spent + typical > limit:
+            raise OutOfBudget(
+                f"stopped after {spent:.0f} s: another launch would not fit into --max-time"
+            )
+
+    def _difference(self, command: Command) -> dict[str, tuple[Any, Any]]:
+        """Flag → (as given, in this trial)."""
+        before, after = self.case.command.effective(), command.effective()
+        return {
+            _short(flag): (_plain(before.get(flag)), _plain(after.get(flag)))
+            for flag in {**before, **after}
+            if before.get(flag) != after.get(flag)
+        }
+
+    def _what_moved(self, trial: Trial, command: Command) -> str | None:
+        """An effective value that the command does not ask for."""
+        seen = trial.effective
+        asked_slots, asked_tokens = command.value("-np"), command.value("-c")
+        slots_ = _number(asked_slots)
+        if slots_ and slots_ > 0 and seen.n_seq_max not in (None, slots_):
+            return f"-np {slots_} became {seen.n_seq_max} slots"
+        tokens = _number(asked_tokens)
+        if tokens and seen.n_ctx is not None and seen.n_seq_max:
+            expected = context_of(tokens, seen.n_seq_max, unified=bool(seen.kv_unified))
+            if seen.n_ctx != expected.n_ctx:
+                return f"-c {tokens} became {seen.n_ctx} tokens where {expected.n_ctx} were expected"
+        if self.reference is not None and command.value("-ngl") == self.case.command.value("-ngl"):
+            before = self.reference.effective.n_gpu_layers
+            if None not in (before, seen.n_gpu_layers) and before != seen.n_gpu_layers:
+                return f"{before} layers were offloaded before, now {seen.n_gpu_layers}"
+        return None
+
+    # ---- step 1 and 2 ----------------------------------------------------------------------
+
+    @property
+    def _env(self) -> dict[str, str]:
+        """Set in every controlled trial: makes the address space of a run repeatable."""
+        limit = self.case.limit
+        if limit is not None and limit.kind is LimitKind.ADDRESS_SPACE:
+            return {k: v for k, v in ARENAS.env.items() if k not in self.case.command.environ}
+        return {}
+
+    def _baseline(self) -> Trial:
+        given = self.case.command
+        asked = _number(given.value("-c")) or SMALL_CONTEXT
+        change = Change(
+            "one slot, short context",
+            Cost.CONTEXT,
+            "the smallest start that still loads everything",
+            {"-np": "1", "-c": str(min(asked, SMALL_CONTEXT))},
+        )
+        trial = self._trial("baseline: one slot, short context", change.apply(given), self._env)
+        if trial.outcome is not TrialOutcome.FAILED:
+            self.reference = trial
+        return trial
+
+    def _worth_going_on(self, small: Trial) -> bool:
+        return small.failure is not None and small.failure.kind not in _HOPELESS
+
+    def _as_given(self, small: Trial) -> Trial | None:
+        case = self.case
+        if case.from_log is not None and case.from_log.failure is not None:
+            failure = case.from_log.failure
+            self.verdict = _verdict(failure, None)
+            self.notes.append("the command as given was not started: its failure is from the log")
+            return None
+        if (why := self._too_dangerous(small)) is not None:
+            self.notes.append(why)
+            self.not_tried.append("the command as given (--as-given starts it all the same)")
+            return None
+        return self._trial("as given", case.command, {}, change={})
+
+    def _too_dangerous(self, small: Trial) -> str | None:
+        """Why starting as given could take the machine down; None if it could not."""
+        case = self.case
+        if case.limit is not None or case.as_given or case.host_free is None:
+            return None
+        point = self.given_point
+        sizes = self._sizes([small]).total([point, self._point_of(small)])
+        if None in sizes or point is None:
+            return None
+        planned = (used_when_ready(small, None) or 0) + sizes[0] - sizes[1]  # type: ignore[operator]
+        if planned <= case.host_free * 0.9:
+            return None
+        return (
+            f"the command as given would take about {human(planned)} of the {human(case.host_free)}"
+            " that this machine has free, with nothing to stop it: use --limit, --from-log or"
+            " --as-given"
+        )
+
+    def _blame(self, trial: Trial) -> None:
+        if trial.failure is not None:
+            self.verdict = _verdict(trial.failure, trial.n)
+
+    def _graph_suspected(self, failure: Failure) -> bool:
+        return failure.component is Component.GRAPH
+
+    # ---- points, sizes, capacity -----------------------------------------------------------
+
+    @property
+    def given_slots(self) -> int:
+        seen = [t.effective.n_seq_max for t in self.trials if not t.change]
+        asked = _number(self.case.command.value("-np"))
+        return asked if asked and asked > 0 else next((s for s in seen if s), AUTO_SLOTS)
+
+    @property
+    def unified(self) -> bool:
+        """Whether slots share one KV cache as given: left to the server, they do."""
+        command = self.case.command
+        switch = command.switch("--kv-unified")
+        asked = _number(command.value("-np"))
+        return switch if switch is not None else not (asked and asked > 0)
+
+    @property
+    def given_tokens(self) -> int:
+        asked = _number(self.case.command.value("-c"))
+        if asked:
+            return asked
+        seen = [t.effective.n_ctx for t in self.trials if not t.change]
+        model = self.case.baseline.model
+        trained = model.n_ctx_train if model else None
+        return next((n for n in seen if n), trained or SMALL_CONTEXT)
+
+    @property
+    def given_point(self) -> Point:
+        return Point(self.given_slots, self.given_tokens, self.unified)
+
+    def _point_of(self, trial: Trial) -> Point:
+        seen = trial.effective
+        return Point(
+            seen.n_seq_max or self.given_slots,
+            seen.n_ctx or self.given_tokens,
+            bool(seen.kv_unified),
+        )
+
+    def _sizes(self, trials: list[Trial]) -> Sizes:
+        return self.case.oracle or PrintedSizes(trials)
+
+    @property
+    def _kind(self) -> LimitKind | None:
+        return self.case.limit.kind if self.case.limit else None
+
+    @property
+    def _capacity(self) -> int | None:
+        if self.case.limit is not None:
+            return self.case.limit.bytes
+        return self.case.host_free
+
+    def _fixed_part(self) -> int | None:
+        """Bytes that do not depend on slots or context, from the most telling trial so far.
+
+        A trial that served with the same environment and without growing caches is best; the
+        baseline counts up to the moment it was ready, since its caches grow with requests.
+        """
+        for trial in reversed(self.trials):
+            if not trial.valid or trial.outcome is TrialOutcome.FAILED or trial.env != self._env:
+                continue
+            baseline = trial is self.trials[0]
+            total = used_when_ready(trial, self._kind) if baseline else used(trial, self._kind)
+            size = self._sizes(self._sized()).total([self._point_of(trial)])[0]
+            if total is not None and size is not None:
+                return total - size
+        return None
+
+    def _sized(self) -> list[Trial]:
+        return [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
+
+    def _predict(self, points: list[Point]) -> int | None:
+        """How many of the points, in order, are expected to fit; null without a basis."""
+        fixed, capacity = self._fixed_part(), self._capacity
+        if fixed is None or capacity is None:
+            return None
+        low, high = 0, len(points)
+        sizes = self._sizes(self._sized())
+        while low < high:
+            probes = sorted({low + (high - low) * i // 16 for i in range(16)} | {high - 1})
+            totals = sizes.total([points[i] for i in probes])
+            if None in totals:
+                return None
+            fits = [i for i, total in zip(probes, totals, strict=True) if fixed + total <= capacity]  # type: ignore[operator]
+            breaks = [i for i in probes if i not in fits]
+            low = max(low, max(fits, default=low - 1) + 1)
+            high = min(high, min(breaks, default=high))
+        return low
+
+    # ---- boundaries ------------------------------------------------------------------------
+
+    def _boundaries(self, small: Trial) -> None:
+        base = self._base(small)
+        if self.given_slots > 1:
+            self._search_slots(base)
+        found = self.boundaries.get("-np")
+        helps = found is not None and found.served is not None
+        held = 1 if helps or self.given_slots == 1 else self.given_slots
+        self._search_context(base, held)
+
+    def _base(self, small: Trial) -> Base:
+        """As given, with the caches off where their worst case alone would break the capacity."""
+        command, off = self.case.command, caches_off(self.case.command)
+        caches = host_caches(
+            command, n_slots=self.given_slots, per_checkpoint=small.checkpoint_bytes
+        ).most
+        capacity = self._capacity
+        if off is not None and (caches is None or (capacity is not None and caches > capacity / 4)):
+            command = off.apply(command)
+        return Base(command, self._env)
+
+    def _search_slots(self, base: Base) -> None:
+        tokens = self.given_tokens
+        search = Search(1, self.given_slots)
+        points = [Point(n, tokens, self.unified) for n in range(1, self.given_slots + 1)]
+
+        def command(count: int) -> Command:
+            change = slots(count, unified=self.unified, command=base.command)
+            pinned = base.command
+            if base.command.value("-c") is None:
+                pinned = context(tokens).apply(pinned)
+            return change.apply(pinned)
+
+        self._search("-np", search, points, command, base, held={"-c": tokens})
+
+    def _search_context(self, base: Base, held_slots: int) -> None:
+        step = context_step(held_slots, unified=self.unified)
+        model = self.case.baseline.model
+        top = max(self.given_tokens, (model.n_ctx_train or 0) if model else 0)
+        top = max(step, top // step * step)
+        search = Search(step, top, step)
+        points = [Point(held_slots, t, self.unified) for t in range(step, top + 1, step)]
+        pinned = base.command
+        if held_slots != self.given_slots or pinned.value("-np") is None:
+            pinned = slots(held_slots, unified=self.unified, command=pinned).apply(pinned)
+        self._search(
+            "-c",
+            search,
+            points,
+            lambda tokens: context(tokens).apply(pinned),
+            base,
+            held={"-np": held_slots},
+        )
+
+    def _search(
+        self,
+        flag: str,
+        search: Search,
+        points: list[Point],
+        command: Any,
+        base: Base,
+        held: dict[str, Any],
+    ) -> None:
+        used_trials: list[Trial] = []
+        held = {**held, **self._held_beside(base)}
+        ready: int | None = None
+        failed: dict[int, Trial] = {}
+        try:
+            while True:
+                count = self._predict(points)
+                predicted = None if count is None else search.low + (count - 1) * search.step
+                value = search.next(predicted)
+                if value is None:
+                    break
+                why = self._why(flag, value, search, predicted)
+                trial = self._trial(why, command(value), base.env)
+                if not trial.valid:
+                    self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
+                    break
+                used_trials.append(trial)
+                search.observe(value, works=trial.outcome is TrialOutcome.SERVED)
+                if trial.outcome is not TrialOutcome.FAILED:
+                    ready = max(ready or 0, value)
+                else:
+                    failed[value] = trial
+                self.boundaries[flag] = _boundary(search, ready, failed, used_trials, held)
+        finally:
+            if used_trials:
+                self.boundaries[flag] = _boundary(search, ready, failed, used_trials, held)
+
+    def _held_beside(self, base: Base) -> dict[str, Any]:
+        held: dict[str, Any] = {
+            flag: after
+            for flag, (_, after) in self._difference(base.command).items()
+        }
+        held.update(base.env)
+        return held
+
+    def _why(self, flag: str, value: int, search: Search, predicted: int | None) -> str:
+        if search.worked[value]:
+            return f"{flag} {value} once more: near an edge one run proves little"
+        if search.broke or search.worked:
+            return f"{flag} {value}: next to the edge"
+        return f"{flag} {value}: where the sizes put the edge" if predicted else f"{flag} {value}"
+
+    # ---- remedies and the recommendation ---------------------------------------------------
+
+    def _placement(self, small: Trial) -> None:
+        """Even the smallest start fails: is it the device?"""
+        devices = self.case.baseline.devices
+        if devices and self.case.command.value("-ngl") != "0":
+            command = self.case.command.with_value("-ngl", "0").with_value("-np", "1")
+            command = command.with_value("-c", str(SMALL_CONTEXT))
+            self._trial("placement: nothing on the devices", command, self._env)
+        self.notes.append(
+            "even one slot with a short context fails: look at placement (devices that are visible,"
+            " layers on them, what else holds their memory) and at the model file"
+        )
+        del small
+
+    def _recommend_as_given(self, given: Trial) -> None:
+        worst = self._worst_case(given, self.case.command)
+        self.recommendation = self._proved(
+            self.case.command, {}, changes=(), costs=(), worst=worst, trial=given
+        )
+
+    def _recommend(self, failure: Failure) -> None:
+        for candidate in self._candidates(failure):
+            command, env, changes, costs = candidate
+            trial = self._trial(
+                "verification of the recommendation",
+                command,
+                env,
+                plan=LoadPlan(
+                    rounds=2,
+                    min_requests=self.case.verify_requests,
+                    timeout_s=self.case.bench.patience.request_s,
+                ),
+            )
+            worst = self._worst_case(trial, command)
+            if trial.outcome is TrialOutcome.SERVED and trial.valid:
+                self.recommendation = self._proved(
+                    command, env, changes=changes, costs=costs, worst=worst, trial=trial
+                )
+                return
+        self.notes.append("no change that was tried made the server serve its load")
+
+    def _candidates(self, failure: Failure) -> list[Any]:
+        found: list[Any] = []
+        given = self.case.command
+        np_ = self.boundaries.get("-np")
+        c_ = self.boundaries.get("-c")
+        base = self._base(self.trials[0])
+        cached = base.command is not given
+        off = [("no prompt cache, no checkpoints", Cost.PROMPT_REUSE)] if cached else []
+        arenas = [(ARENAS.title, ARENAS.cost)] if base.env else []
+
+        def add(command: Command, extra: list[tuple[str, Cost]]) -> None:
+            parts = [*extra, *off, *arenas]
+            found.append(
+                (command, base.env, tuple(t for t, _ in parts), tuple(c for _, c in parts))
+            )
+
+        for change in remedies(failure, given, n_ubatch=_number(given.value("-ub")) or 512):
+            if failure.kind in MEMORY_KINDS and change.cost is Cost.PROMPT_REUSE:
+                continue
+            command = change.apply(base.command)
+            found.append((command, base.env, (change.title,), (change.cost,)))
+        if failure.kind not in MEMORY_KINDS and not self._graph_suspected(failure):
+            return found
+        found.clear()
+        if np_ is not None and np_.served is not None:
+            if np_.served >= self.given_slots:
+                add(base.command, [])
+            for count in self._safe_slots(np_.served):
+                change = slots(count, unified=self.unified, command=base.command)
+                add(
+                    change.apply(base.command),
+                    [(f"slots {self.given_slots} → {count}", Cost.CONCURRENCY)],
+                )
+        elif c_ is not None and c_.served is not None:
+            held = c_.held.get("-np", 1)
+            tokens = self._safe_context(c_.served, held)
+            command = context(tokens).apply(base.command)
+            extra = [(f"context {self.given_tokens} → {tokens}", Cost.CONTEXT)]
+            if held != self.given_slots:
+                command = slots(held, unified=self.unified, command=command).apply(command)
+                extra.append((f"slots {self.given_slots} → {held}", Cost.CONCURRENCY))
+            add(command, extra)
+        return found
+
+    def _margin(self) -> int:
+        capacity = self._capacity or 0
+        return max(64 << 20, capacity // 32)
+
+    def _safe_slots(self, served: int) -> list[int]:
+        """Slot counts to recommend: the largest with a margin, then half of it."""
+        capacity, fixed = self._capacity, self._fixed_part()
+        best = served
+        if capacity is not None and fixed is not None:
+            sizes = self._sizes(self._sized())
+            points = [Point(n, self.given_tokens, self.unified) for n in range(1, served + 1)]
+            totals = sizes.total(points)
+            fit = [
+                p.slots
+                for p, total in zip(points, totals, strict=True)
+                if total is not None and fixed + total <= capacity - self._margin()
+            ]
+            best = max(fit, default=max(1, served // 2))
+        if best > 8:
+            best -= best % 4
+        return sorted({best, max(1, best // 2)}, reverse=True)
+
+    def _safe_context(self, served: int, held: int) -> int:
+        capacity, fixed = self._capacity, self._fixed_part()
+        step = context_step(held, unified=self.unified)
+        if capacity is None or fixed is None or served >= self.given_tokens:
+            return min(served, self.given_tokens)
+        points = [Point(held, t, self.unified) for t in range(step, served + 1, step)]
+        spare = replace(self.case.bench.limit, bytes=capacity - self._margin()) if self.case.limit else None
+        del spare
+        sizes = self._sizes(self._sized()).total(points[:: max(1, len(points) // 64)])
+        fit = [
+            p.tokens
+            for p, total in zip(points[:: max(1, len(points) // 64)], sizes, strict=True)
+            if total is not None and fixed + total <= capacity - self._margin()
+        ]
+        best = max(fit, default=step)
+        return best - best % 1024 if best > 4096 and best % 1024 and held == 1 else best
+
+    def _worst_case(self, trial: Trial, command: Command) -> WorstCase:
+        """All checkpoints taken and the prompt cache full, on top of what the trial used."""
+        ready = used_when_ready(trial, self._kind)
+        peak = used(trial, self._kind)
+        checkpoint = trial.checkpoint_bytes or self._checkpoint_bytes()
+        caches = host_caches(
+            command,
+            n_slots=trial.effective.n_seq_max or self.given_slots,
+            per_checkpoint=checkpoint,
+        ).most
+        capacity = self._capacity
+        if peak is None or caches is None:
+            return WorstCase(planned=None, limit=capacity, fits=None if caches is not None else False)
+        planned = max(peak, (ready or 0) + caches) if caches else peak
+        return WorstCase(
+            planned=planned,
+            limit=capacity,
+            fits=None if capacity is None else planned <= capacity,
+        )
+
+    def _checkpoint_bytes(self) -> int | None:
+        return next((t.checkpoint_bytes for t in self.trials if t.checkpoint_bytes), None)
+
+    def _proved(
+        self,
+        command: Command,
+        env: Mapping[str, str],
+        *,
+        changes: tuple[str, ...],
+        costs: tuple[Cost, ...],
+        worst: WorstCase,
+        trial: Trial,
+    ) -> Recommendation:
+        shown = bool(trial.steps) and all(step.shown_by for step in trial.steps)
+        return Recommendation(
+            argv=command.safe_argv(),
+            env=dict(env),
+            changes=changes,
+            costs=costs,
+            verified=trial.outcome is TrialOutcome.SERVED and shown,
+            skipped=trial.skipped,
+            worst_case=worst,
+            trial=trial.n,
+            requests=trial.requests,
+            headroom=trial.headroom,
+            steps=trial.steps,
+        )
+
+    # ---- slopes ----------------------------------------------------------------------------
+
+    def _slopes(self) -> list[Slope]:
+        found: list[Slope] = []
+        good = [t for t in self.trials if t.valid and t.effective.n_seq_max]
+        for trial in reversed(good):
+            rs = buffers_of(trial, Component.RS)
+            if rs:
+                found.append(_slope(Component.RS, "slot", rs / (trial.effective.n_seq_max or 1)))
+                break
+        for trial in reversed(good):
+            kv = buffers_of(trial, Component.KV)
+            if kv and trial.effective.n_ctx:
+                found.append(_slope(Component.KV, "token", kv / trial.effective.n_ctx))
+                break
+        sized = {
+            t.effective.n_seq_max: size
+            for t in good
+            if (size := buffers_of(t, Component.COMPUTE)) is not None and "-c" not in t.change
+        }
+        if len(sized) > 1:
+            few, many = min(sized, key=lambda n: n or 0), max(sized, key=lambda n: n or 0)
+            per = (sized[many] - sized[few]) / ((many or 0) - (few or 0))
+            found.append(_slope(Component.COMPUTE, "slot", per))
+        grown = next((t for t in self.trials if t.growth_per_request), None)
+        if grown is not None and grown.growth_per_request and grown.growth_per_request > 1 << 20:
+            component = Component.CHECKPOINTS if grown.checkpoint_bytes else Component.PROMPT_CACHE
+            found.append(_slope(component, "request", grown.growth_per_request))
+        return found
+
+
+def _slope(component: Component, per: Any, value: float) -> Slope:
+    return Slope(component=component, per=per, bytes=round(value), method=Method.MEASURED)
+
+
+def _boundary(
+    search: Search,
+    ready: int | None,
+    failed: Mapping[int, Trial],
+    trials: list[Trial],
+    held: dict[str, Any],
+) -> Boundary:
+    fails = min(failed, default=None)
+    edge = search.edge
+    why = failed[fails].failure if fails is not None else None
+    if fails is None and edge is not None:
+        last = next(t for t in trials if t.outcome is TrialOutcome.READY)
+        why = last.failure
+    return Boundary(
+        served=search.shown,
+        ready=ready,
+        fails=fails if fails is not None else edge,
+        fails_with=FailsWith(kind=why.kind, component=why.component) if why else None,
+        held=held,
+        trials=tuple(t.n for t in trials),
+        step=search.step,
+        band=search.band,
+    )
+
+
+def _verdict(failure: Failure, trial: int | None) -> Verdict:
+    return Verdict(
+        kind=failure.kind,
+        component=failure.component,
+        device=failure.device,
+        bytes=failure.buffer_bytes or failure.bytes,
+        trial=trial,
+        failure=failure,
+    )
+
+
+_SHORT: Final = {
+    "--parallel": "-np",
+    "--ctx-size": "-c",
+    "--cache-ram": "-cram",
+    "--ctx-checkpoints": "-ctxcp",
+    "--kv-unified": "-kvu",
+    "--gpu-layers": "-ngl",
+    "--n-gpu-layers": "-ngl",
+    "--ubatch-size": "-ub",
+    "--batch-size": "-b",
+}
+
+
+def _short(flag: str) -> str:
+    return _SHORT.get(flag, flag)
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _plain(text: str | None) -> Any:
+    number = _number(text)
+    return text if number is None else number

@@ -1,0 +1,170 @@
+"""What is true before the first start: engine, model, devices, memory, the effective command."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
+from arriero.base.redact import Redactor
+from arriero.command import Command, ModelSource, builtin_flags, parse_command
+from arriero.engine import Engine, ListedDevice, find_engine, list_devices
+from arriero.gguf import describe, read_header
+from arriero.machine import Holder, Pool, holders, pools, visibility
+from arriero.process import Limit
+from arriero.record import (
+    Baseline,
+    DeviceRecord,
+    EngineRecord,
+    HolderRecord,
+    LimitRecord,
+    ModelRecord,
+    PoolRecord,
+)
+
+NO_COMMAND: Final = "write the llama-server command after --, as in: arriero {} -- llama-server -m …"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A command, the engine that will run it and everything known about both."""
+
+    command: Command
+    engine: Engine
+    baseline: Baseline
+    model_path: Path | None
+    pools: tuple[Pool, ...]
+    redactor: Redactor
+
+
+def survey(
+    words: Sequence[str],
+    *,
+    engine: str | None,
+    limit: Limit | None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    verb: str = "diagnose",
+) -> Ground:
+    """Find out everything that can be known without starting the server.
+
+    Raises:
+        UsageError: No command, or one that cannot be run here (``docker``, ``ssh``, …).
+        NotFoundError: No engine, or no model file where the command says.
+        EngineError: The engine cannot be used.
+        ModelError: The model file is damaged or something else.
+    """
+    environ = dict(os.environ if environ is None else environ)
+    cwd = cwd or Path.cwd()
+    if not words:
+        raise UsageError("no command given", hint=NO_COMMAND.format(verb))
+    command = parse_command(words, builtin_flags(), environ)
+    found = find_engine(command.program, option=engine, environ=command.environ, cwd=cwd)
+    command = command.with_flags(found.flags)
+    source, _ = command.model_source()
+    if source is ModelSource.ROUTER:
+        raise UsageError(
+            "this command starts a router: each model is a process of its own with its own memory",
+            hint="give the command of one model (llama-server -m FILE …)",
+            id="router",
+        )
+    model_path, model = _model(command, cwd)
+    rpc = command.value("--rpc")
+    try:
+        devices = list_devices(found, command.environ, rpc=rpc) or ()
+    except ArrieroError:
+        # What ends --list-devices ends the server too; the trial will say how.
+        devices = ()
+    listed_pools = pools(devices)
+    baseline = Baseline(
+        engine=EngineRecord(
+            path=str(found.path),
+            found_by=found.found_by,
+            version=found.version,
+            build=found.build,
+            commit=found.commit,
+            backends=found.backends,
+        ),
+        model=model,
+        devices=tuple(map(_device, devices)),
+        pools=tuple(map(_pool, listed_pools)),
+        holders=tuple(map(_holder, holders())),
+        visibility=visibility(command.environ),
+        argv=command.safe_argv(),
+        effective=command.effective(),
+        limit=LimitRecord(bytes=limit.bytes, kind=limit.kind) if limit else None,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        taken_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    )
+    return Ground(
+        command=command,
+        engine=found,
+        baseline=baseline,
+        model_path=model_path,
+        pools=listed_pools,
+        redactor=Redactor(secrets=command.secrets()),
+    )
+
+
+def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None]:
+    """The model's header. A file that cannot be read is told before anything is started."""
+    typed = command.model_path()
+    if typed is None:
+        return None, None
+    path = cwd / Path(typed).expanduser()
+    if not path.exists():
+        raise NotFoundError(
+            f"no model file {typed}", hint="is the path right, from here?", id="no-model"
+        )
+    try:
+        about = describe(read_header(path))
+    except ModelError as error:
+        # The engine may still say more about it; the trial shows what it says.
+        return path, ModelRecord(path=typed, problem=error.message, file_bytes=_size(path))
+    return path, ModelRecord(
+        path=typed,
+        arch=about.arch,
+        name=about.name,
+        memory_class=about.memory_class,
+        n_layer=about.n_layer,
+        n_recurrent_layer=about.n_recurrent_layer,
+        n_ctx_train=about.n_ctx_train,
+        n_vocab=about.n_vocab,
+        file_bytes=about.file_bytes,
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _device(device: ListedDevice) -> DeviceRecord:
+    return DeviceRecord(
+        name=device.name, description=device.description, total=device.total, free=device.free
+    )
+
+
+def _pool(pool: Pool) -> PoolRecord:
+    return PoolRecord(
+        name=pool.name,
+        devices=pool.devices,
+        total=pool.total,
+        free=pool.free,
+        limited_by=pool.limited_by,
+        usable=pool.usable,
+        note=pool.note,
+    )
+
+
+def _holder(holder: Holder) -> HolderRecord:
+    return HolderRecord(pid=holder.pid, name=holder.name, device=holder.device, bytes=holder.bytes)
+
+

@@ -1,0 +1,120 @@
+"""``arriero diagnose``: why a command does not run, and the smallest change that makes it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arriero.experiment import Case, Diagnoser, OracleSizes
+from arriero.jobs._baseline import Ground, survey
+from arriero.jobs.explain import explain_file
+from arriero.machine import device_memory, wait_for_memory
+from arriero.process import Limit, scratch_directory, sweep
+from arriero.record import Diagnosis
+from arriero.store import Store, new_id
+from arriero.trial import Bench, Patience
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``arriero diagnose`` can be told.
+
+    ``max_time`` bounds the whole in seconds; ``requests`` is how many the recommendation must
+    serve.
+    """
+
+    engine: str | None = None
+    limit: Limit | None = None
+    from_log: Path | None = None
+    max_time: float | None = None
+    max_launches: int = 24
+    as_given: bool = False
+    requests: int = 64
+    patience: Patience = field(default_factory=Patience)
+
+
+def diagnose(
+    words: Sequence[str],
+    options: Options,
+    *,
+    store: Store,
+    on_state: Callable[[str], None] = lambda _: None,
+    on_trial: Callable[[Diagnosis], None] = lambda _: None,
+    environ: Mapping[str, str] | None = None,
+) -> Diagnosis:
+    """Diagnose one command and keep the record.
+
+    The record in the store is valid from the first trial on: an interruption leaves a partial one
+    with ``complete: false``.
+
+    Raises:
+        ArrieroError: The command, the engine or the model cannot be used; the message says how.
+        KeyboardInterrupt: After the partial record was saved and every process ended.
+    """
+    sweep(Path(tempfile.gettempdir()))
+    ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
+    log = explain_file(options.from_log) if options.from_log else None
+    with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+        bench = Bench(
+            engine=ground.engine,
+            limit=options.limit,
+            scratch=scratch,
+            cwd=Path.cwd(),
+            redactor=ground.redactor,
+            device_memory=device_memory,
+            patience=options.patience,
+            on_state=on_state,
+        )
+
+        def save(diagnosis: Diagnosis) -> None:
+            store.save(diagnosis, ground.redactor)
+            on_trial(diagnosis)
+
+        case = Case(
+            id=new_id("diag"),
+            command=ground.command,
+            bench=bench,
+            baseline=ground.baseline,
+            oracle=_oracle(ground),
+            host_free=_host_free(ground),
+            as_given=options.as_given,
+            from_log=log,
+            max_time=options.max_time,
+            max_launches=options.max_launches,
+            verify_requests=options.requests,
+            save=save,
+            settle=settle(),
+        )
+        return Diagnoser(case).run()
+
+
+def _oracle(ground: Ground) -> OracleSizes | None:
+    if ground.model_path is None or ground.command.has("--rpc"):
+        return None
+    command = ground.command
+    return OracleSizes(ground.engine, command, ground.model_path, command.environ)
+
+
+def _host_free(ground: Ground) -> int | None:
+    """Free bytes of the pool that the host lives in."""
+    return next((p.free for p in ground.pools if p.name in {"host", "shared"} and p.usable), None)
+
+
+def settle(timeout: float = 30.0) -> Callable[[], str | None]:
+    """Waits, between trials, until device memory is back where it was; says what is not.
+
+    Host memory of an ended process is back at once; a driver can take seconds.
+    """
+    before = dict(device_memory())
+
+    def wait() -> str | None:
+        if not before:
+            return None
+        left = wait_for_memory(before, timeout=timeout)
+        return None if not left else f"device memory held by others changed meanwhile: {left}"
+
+    return wait
+
+

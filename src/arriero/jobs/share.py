@@ -1,0 +1,73 @@
+"""``arriero report`` and the files that a diagnosis leaves: records made fit for sharing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from arriero.base.errors import RecordError, UsageError
+from arriero.base.redact import Redactor
+from arriero.record import Diagnosis, Explanation, Verification, write_document
+from arriero.report import html, markdown, upstream
+
+Document = Diagnosis | Explanation | Verification
+
+FORMATS: Final = ("markdown", "html", "upstream")
+
+
+def render(document: Document, form: str, redactor: Redactor) -> str:
+    """One document in one format, redacted whole.
+
+    Raises:
+        UsageError: This kind of document has no such format.
+    """
+    shared = redactor.scrub(document, share=True)
+    makers: Mapping[tuple[str, type], Callable[..., str]] = {
+        ("markdown", Diagnosis): markdown.diagnosis,
+        ("markdown", Explanation): markdown.explanation,
+        ("markdown", Verification): markdown.verification,
+        ("html", Diagnosis): html.diagnosis,
+        ("upstream", Diagnosis): upstream.issue,
+    }
+    make = makers.get((form, type(shared)))
+    if make is None:
+        name = type(document).__name__.lower()
+        raise UsageError(f"there is no {form} report of a {name}", hint="try --format markdown")
+    return make(shared)
+
+
+def write_all(document: Diagnosis, directory: Path, redactor: Redactor) -> tuple[Path, ...]:
+    """Record, Markdown, HTML and the text for an upstream issue, all redacted, into a directory.
+
+    Raises:
+        RecordError: It cannot be written (no permission, disk full, …).
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"cannot make {directory}: {error.strerror}") from None
+    record = directory / f"{document.id}.json"
+    write_document(record, redactor.scrub(document, share=True))
+    written = [record]
+    for form, suffix in (("markdown", "md"), ("html", "html"), ("upstream", "issue.md")):
+        path = directory / f"{document.id}.{suffix}"
+        write_text(path, render(document, form, redactor))
+        written.append(path)
+    return tuple(written)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text whole or not at all.
+
+    Raises:
+        RecordError: It cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RecordError(f"cannot write {path}: {error.strerror}") from None

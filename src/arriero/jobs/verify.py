@@ -1,0 +1,197 @@
+"""``arriero verify``: does a server get through its load, and what does that leave free?"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from arriero.base.errors import NotFoundError, UsageError
+from arriero.base.redact import Redactor
+from arriero.base.words import Kind, Phase, TrialOutcome
+from arriero.command import Mode, Serving
+from arriero.jobs._baseline import survey
+from arriero.logs import Failure
+from arriero.machine import device_memory
+from arriero.process import Limit, scratch_directory, sweep
+from arriero.record import Peak, Verification
+from arriero.store import Store, new_id
+from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
+from arriero.trial.load import Client
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``arriero verify`` can be told; ``api_key`` is for a server given by its address."""
+
+    engine: str | None = None
+    limit: Limit | None = None
+    requests: int = 64
+    api_key: str | None = None
+    patience: Patience = field(default_factory=Patience)
+
+    @property
+    def plan(self) -> LoadPlan:
+        return LoadPlan(
+            rounds=2,
+            min_requests=self.requests,
+            long_prompt_s=30.0,
+            timeout_s=self.patience.request_s,
+        )
+
+
+def verify_command(
+    words: Sequence[str],
+    options: Options,
+    *,
+    store: Store,
+    on_state: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] | None = None,
+) -> Verification:
+    """Start a command, load it, end it, keep the record.
+
+    Raises:
+        ArrieroError: The command, the engine or the model cannot be used.
+    """
+    started = time.monotonic()
+    sweep(Path(tempfile.gettempdir()))
+    ground = survey(
+        words, engine=options.engine, limit=options.limit, environ=environ, verb="verify"
+    )
+    with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+        bench = Bench(
+            engine=ground.engine,
+            limit=options.limit,
+            scratch=scratch,
+            cwd=Path.cwd(),
+            redactor=ground.redactor,
+            device_memory=device_memory,
+            patience=options.patience,
+            on_state=on_state,
+        )
+        spec = TrialSpec(
+            n=1, purpose="verification", command=ground.command, change={}, plan=options.plan
+        )
+        trial = run_trial(spec, bench)
+    verification = Verification(
+        id=new_id("veri"),
+        target=" ".join(ground.command.safe_argv()),
+        verified=trial.outcome is TrialOutcome.SERVED and all(s.shown_by for s in trial.steps),
+        steps=trial.steps,
+        skipped=trial.skipped,
+        requests=trial.requests,
+        failure=trial.failure,
+        peak=trial.peak,
+        headroom=trial.headroom,
+        growth_per_request=trial.growth_per_request,
+        speed=trial.speed,
+        trial=trial,
+        baseline=ground.baseline,
+        seconds=round(time.monotonic() - started, 2),
+    )
+    store.save(verification, ground.redactor)
+    return verification
+
+
+def verify_url(url: str, options: Options, *, store: Store) -> Verification:
+    """Load a server that already runs. Its memory cannot be seen from outside; its answers can.
+
+    Raises:
+        UsageError: Not an address of HTTP.
+        NotFoundError: Nothing answers there, or it is not a llama-server that is ready.
+    """
+    started = time.monotonic()
+    server = _server_at(url, options.api_key)
+    result = asyncio.run(_load(server, options))
+    broken = result.broken
+    failure = None
+    if broken is not None:
+        kind = Kind.HANG if broken.timed_out else Kind.BACKEND
+        if "alloc" in broken.error:
+            kind = Kind.RUNTIME_ALLOCATION
+        failure = Failure(
+            kind=kind, phase=Phase.SERVING, fatal=broken.status is None, line=0, text=broken.error
+        )
+    verification = Verification(
+        id=new_id("veri"),
+        target=url,
+        verified=failure is None and all(step.shown_by for step in result.steps),
+        steps=tuple(result.steps),
+        skipped=(*result.skipped, "memory: the server was not started by arriero"),
+        requests=result.requests,
+        failure=failure,
+        peak=Peak(),
+        headroom=None,
+        growth_per_request=None,
+        speed=result.speed,
+        seconds=round(time.monotonic() - started, 2),
+    )
+    redactor = Redactor(secrets={options.api_key} if options.api_key else set())
+    store.save(verification, redactor)
+    return verification
+
+
+def _server_at(url: str, api_key: str | None) -> Serving:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1:
+        raise UsageError(f"not an address: {url}", hint="write it like http://127.0.0.1:8080")
+    return Serving(
+        host=parts.hostname,
+        port=port or (443 if parts.scheme == "https" else 80),
+        socket=None,
+        tls=parts.scheme == "https",
+        prefix=parts.path.rstrip("/"),
+        api_keys=(api_key,) if api_key else (),
+        mode=Mode.TEXT,
+        router=False,
+        metrics=False,
+        slots=True,
+    )
+
+
+async def _load(server: Serving, options: Options) -> LoadResult:
+    import aiohttp
+
+    try:
+        async with Client(server, 10.0) as client:
+            status, props = await client.call("GET", "/props")
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise NotFoundError(
+            f"nothing answers at {server.url('')}: {type(error).__name__}",
+            hint="is the server running, and is the address right?",
+            id="no-server",
+        ) from None
+    if status == 401:
+        raise UsageError("the server asks for an API key", hint="give it with --api-key")
+    if status == 503:
+        raise NotFoundError("the server is still loading its model", hint="try again", id="loading")
+    try:
+        n_slots = int(props["total_slots"])
+        n_ctx_slot = int(props["default_generation_settings"]["n_ctx"])
+    except (KeyError, TypeError, ValueError):
+        raise NotFoundError(
+            f"what answers at {server.url('')} is not a llama-server", id="not-llama-server"
+        ) from None
+
+    async def answered(_: int) -> None:
+        return None
+
+    return await run_load(
+        server,
+        options.plan,
+        n_slots=n_slots,
+        n_ctx_slot=n_ctx_slot,
+        n_ubatch=512,
+        marks=dict,
+        prompt_cache=False,
+        alive=lambda: True,
+        answered=answered,
+    )

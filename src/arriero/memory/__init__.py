@@ -1,0 +1,1 @@
+"""What a command will take, before it is started."""

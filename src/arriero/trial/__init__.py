@@ -1,0 +1,16 @@
+"""One run of the engine: start, load, watch, end, record."""
+
+from arriero.trial.load import LoadPlan, LoadResult, run_load
+from arriero.trial.run import Bench, Patience, TrialSpec, describe_status, prepare, run_trial
+
+__all__ = [
+    "Bench",
+    "LoadPlan",
+    "LoadResult",
+    "Patience",
+    "TrialSpec",
+    "describe_status",
+    "prepare",
+    "run_load",
+    "run_trial",
+]

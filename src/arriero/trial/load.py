@@ -1,0 +1,400 @@
+"""The standard load: a short run of requests that shows whether a server that is ready also serves.
+
+Ready and served are different boundaries. Checkpoints, the prompt cache and per-request host memory
+are taken only when requests come, and several crashes live on request N+1, so every server that
+becomes ready gets, in this order:
+
+1. several different prompts in turn,
+2. prompts long and different enough that the server saves a slot's prompt,
+3. one request for every slot at once,
+4. one prompt near the slot's context (shortened, and said so, where it would take too long).
+
+Prompts are token arrays, so their length in tokens is exact for any tokenizer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+
+from arriero.command import Mode, Serving
+from arriero.record import Requests, Speed, Step
+
+MAX_BODY: Final = 4 << 20
+"""Bytes of a reply that are read; the longest that a server sends here is a few KiB."""
+PREDICT: Final = 8
+"""Tokens generated per request: enough for decode to run, few enough to be quick."""
+SHORT: Final = 48
+SAVED: Final = 160
+"""Tokens of the prompts in step 2. The server saves what it replaces, whatever its length."""
+
+_TEXT: Final = (
+    "The muleteer counted the packs at dawn, tied the second rope over the first and led the "
+    "animals down to the ford, where the water was low and the far bank lay in the sun. "
+)
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """How much is asked of the server.
+
+    ``rounds`` repeats steps 1 to 3; ``long_prompt_s`` is the time that one long prompt may take at
+    the speed seen so far; ``timeout_s`` is how long one request may go without an answer.
+    """
+
+    prompts: int = 4
+    rounds: int = 1
+    min_requests: int = 0
+    long_prompt_s: float = 8.0
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answered, refused or broken request."""
+
+    ok: bool
+    status: int | None
+    seconds: float
+    tokens: int
+    slot: int | None = None
+    prompt_tps: float | None = None
+    predict_tps: float | None = None
+    error: str = ""
+    timed_out: bool = False
+
+
+@dataclass
+class LoadResult:
+    """What came of a load. ``broken`` is the first request that failed, if any did."""
+
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    @property
+    def requests(self) -> Requests:
+        ok = sum(reply.ok for reply in self.replies)
+        return Requests(sent=len(self.replies), ok=ok, failed=len(self.replies) - ok)
+
+    @property
+    def broken(self) -> Reply | None:
+        return next((reply for reply in self.replies if not reply.ok), None)
+
+    @property
+    def speed(self) -> Speed:
+        def best(values: list[float]) -> float | None:
+            return round(max(values), 2) if values else None
+
+        return Speed(
+            prompt_tps=best([r.prompt_tps for r in self.replies if r.prompt_tps]),
+            predict_tps=best([r.predict_tps for r in self.replies if r.predict_tps]),
+        )
+
+
+Marks = Callable[[], Mapping[str, int]]
+"""How often the log has shown each mark so far (see :data:`arriero.logs.MARKS`)."""
+
+
+class Client:
+    """Requests to one llama-server, each with a limit on its time and on what is read."""
+
+    def __init__(self, serving: Serving, timeout_s: float) -> None:
+        self._serving = serving
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Client:
+        context: ssl.SSLContext | bool = True
+        if self._serving.tls:
+            # The certificate is the user's own and the address is loopback: its name cannot match.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=context, force_close=True),
+            headers=self._serving.headers(),
+            timeout=self._timeout,
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and decoded JSON (or text) of one call; raises what aiohttp raises."""
+        assert self._session is not None
+        async with self._session.request(method, self._serving.url(path), json=body) as response:
+            raw = await response.content.read(MAX_BODY)
+            while not response.content.at_eof() and len(raw) < MAX_BODY:
+                more = await response.content.read(MAX_BODY - len(raw))
+                if not more:
+                    break
+                raw += more
+            text = raw.decode("utf-8", "replace")
+        try:
+            return response.status, _decode(text)
+        except ValueError:
+            return response.status, text
+
+
+def _decode(text: str) -> Any:
+    import msgspec
+
+    return msgspec.json.decode(text)
+
+
+async def run_load(
+    serving: Serving,
+    plan: LoadPlan,
+    *,
+    n_slots: int,
+    n_ctx_slot: int,
+    n_ubatch: int,
+    marks: Marks,
+    prompt_cache: bool,
+    alive: Callable[[], bool],
+    answered: Callable[[int], Awaitable[None]],
+) -> LoadResult:
+    """Put the standard load on a ready server.
+
+    Stops at the first step in which the server dies. ``answered`` is awaited after every reply with
+    the number of replies so far.
+
+    Args:
+        n_slots: Slots that can work at once.
+        n_ctx_slot: Context of one slot, in tokens.
+        n_ubatch: Longest input in embedding and rerank mode, in tokens.
+        prompt_cache: Whether the server has its prompt cache on.
+        alive: Whether the server's process still runs (always true for one that is not ours).
+    """
+    async with Client(serving, plan.timeout_s) as client:
+        return await _Load(
+            client, serving, plan, n_slots, n_ctx_slot, n_ubatch, marks, prompt_cache, alive, answered
+        ).run()
+
+
+@dataclass
+class _Load:
+    client: Client
+    serving: Serving
+    plan: LoadPlan
+    n_slots: int
+    n_ctx_slot: int
+    n_ubatch: int
+    marks: Marks
+    prompt_cache: bool
+    alive: Callable[[], bool]
+    answered: Callable[[int], Awaitable[None]]
+    result: LoadResult = field(default_factory=LoadResult)
+    vocabulary: list[int] = field(default_factory=list)
+    seed: int = 0
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt that leaves room for the answer."""
+        room = self.n_ctx_slot - PREDICT - 8
+        if self.serving.mode is not Mode.TEXT:
+            room = min(room, self.n_ubatch - 8)
+        return max(room, 1)
+
+    async def run(self) -> LoadResult:
+        await self._learn_tokens()
+        steps: Sequence[Callable[[], Awaitable[None]]] = (
+            self._in_turn,
+            self._saving,
+            self._all_slots,
+        )
+        for _ in range(self.plan.rounds):
+            for step in steps:
+                if self._over():
+                    return self.result
+                await step()
+        while len(self.result.replies) < self.plan.min_requests and not self._over():
+            await self._all_slots()
+        if not self._over():
+            await self._near_context()
+        return self.result
+
+    def _over(self) -> bool:
+        """A dead server, or one that stopped answering, is not asked again."""
+        broken = self.result.broken
+        return not self.alive() or (broken is not None and broken.timed_out)
+
+    async def _learn_tokens(self) -> None:
+        """Ordinary token ids of this model, from its own tokenizer."""
+        try:
+            status, body = await self.client.call("POST", "/tokenize", {"content": _TEXT})
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return
+        if status == 200 and isinstance(body, dict) and isinstance(body.get("tokens"), list):
+            self.vocabulary = [t for t in body["tokens"] if isinstance(t, int)]
+
+    def _prompt(self, tokens: int) -> list[int] | str:
+        """A prompt that shares no prefix with the ones before it, ``tokens`` long where possible."""
+        self.seed += 1
+        rng = random.Random(self.seed)
+        if not self.vocabulary:
+            words = _TEXT.split()
+            return " ".join(rng.choice(words) for _ in range(max(1, tokens // 4)))
+        return rng.choices(self.vocabulary, k=max(1, min(tokens, self.longest)))
+
+    async def _in_turn(self) -> None:
+        before = len(self.result.replies)
+        for _ in range(self.plan.prompts):
+            if self._over():
+                break
+            await self._ask([SHORT])
+        self._close_step(
+            "different prompts in turn", before, self._answered_by_tokens(before), ""
+        )
+
+    async def _saving(self) -> None:
+        if self.serving.mode is not Mode.TEXT:
+            return
+        name = "a slot's prompt is saved"
+        if not self.prompt_cache:
+            self._skip(f"{name}: the prompt cache is off in this command")
+            return
+        before, saves = len(self.result.replies), self.marks().get("prompt_save", 0)
+        for _ in range(3):
+            if self._over():
+                break
+            await self._ask([SAVED])
+            if self.marks().get("prompt_save", 0) > saves:
+                break
+        after = self.marks().get("prompt_save", 0)
+        shown = f"log: prompt saved {after - saves}×" if after > saves else None
+        self._close_step(name, before, shown, "")
+        if shown is None:
+            self._skip(f"{name}: no log line showed a save")
+
+    async def _all_slots(self) -> None:
+        before = len(self.result.replies)
+        await self._ask([SHORT] * self.n_slots)
+        slots = {r.slot for r in self.result.replies[before:] if r.ok and r.slot is not None}
+        shown = f"id_slot in the replies: {len(slots)} of {self.n_slots} slots" if slots else None
+        if self.serving.mode is not Mode.TEXT:
+            shown = self._answered_by_tokens(before)
+        self._close_step("all slots at once", before, shown, "")
+
+    async def _near_context(self) -> None:
+        want = self.longest
+        speed = self.result.speed.prompt_tps
+        fits = int((speed or 256.0) * self.plan.long_prompt_s)
+        tokens = max(min(want, fits), min(want, SAVED))
+        before = len(self.result.replies)
+        await self._ask([tokens])
+        detail = ""
+        if tokens < want:
+            detail = f"{tokens} of {want} tokens: the rest would take too long here"
+            self._skip(f"a prompt near the slot's context: {detail}")
+        self._close_step(
+            "a prompt near the slot's context", before, self._answered_by_tokens(before), detail
+        )
+
+    def _answered_by_tokens(self, before: int) -> str | None:
+        good = [r for r in self.result.replies[before:] if r.ok]
+        return f"replies: {sum(r.tokens for r in good)} prompt tokens evaluated" if good else None
+
+    def _close_step(self, name: str, before: int, shown_by: str | None, detail: str) -> None:
+        replies = self.result.replies[before:]
+        ok = sum(reply.ok for reply in replies)
+        self.result.steps.append(
+            Step(
+                name=name,
+                sent=len(replies),
+                ok=ok,
+                failed=len(replies) - ok,
+                shown_by=shown_by,
+                detail=detail or next((r.error for r in replies if not r.ok), ""),
+            )
+        )
+
+    def _skip(self, reason: str) -> None:
+        if reason not in self.result.skipped:
+            self.result.skipped.append(reason)
+
+    async def _ask(self, lengths: Sequence[int]) -> None:
+        async def one(length: int) -> None:
+            reply = await self._request(self._prompt(length))
+            self.result.replies.append(reply)
+            await self.answered(len(self.result.replies))
+
+        await asyncio.gather(*(one(length) for length in lengths))
+
+    async def _request(self, prompt: list[int] | str) -> Reply:
+        mode = self.serving.mode
+        if mode is Mode.EMBEDDING:
+            path, body = "/v1/embeddings", {"input": prompt}
+        elif mode is Mode.RERANK:
+            words = _TEXT.split()
+            query = " ".join(random.Random(self.seed).choices(words, k=6))
+            path, body = "/v1/rerank", {"query": query, "documents": [_TEXT, query]}
+        else:
+            path = "/completion"
+            body = {"prompt": prompt, "n_predict": PREDICT, "seed": self.seed, "temperature": 0}
+        started = time.monotonic()
+        try:
+            status, answer = await self.client.call("POST", path, body)
+        except TimeoutError:
+            seconds = time.monotonic() - started
+            return Reply(
+                ok=False,
+                status=None,
+                seconds=seconds,
+                tokens=0,
+                error=f"no answer within {seconds:.0f} s",
+                timed_out=True,
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            return Reply(
+                ok=False,
+                status=None,
+                seconds=time.monotonic() - started,
+                tokens=0,
+                error=f"connection broken: {type(error).__name__}",
+            )
+        return _read_reply(status, answer, time.monotonic() - started, len(prompt))
+
+
+def _read_reply(status: int, answer: Any, seconds: float, sent: int) -> Reply:
+    if status != 200 or not isinstance(answer, dict | list):
+        return Reply(
+            ok=False, status=status, seconds=seconds, tokens=0, error=_error_text(status, answer)
+        )
+    answer = answer if isinstance(answer, dict) else {}
+    timings = answer.get("timings")
+    timings = timings if isinstance(timings, dict) else {}
+
+    def rate(key: str) -> float | None:
+        value = timings.get(key)
+        return float(value) if isinstance(value, int | float) and 0 < value < 1e9 else None
+
+    tokens = timings.get("prompt_n")
+    slot = answer.get("id_slot")
+    return Reply(
+        ok=True,
+        status=status,
+        seconds=seconds,
+        tokens=tokens if isinstance(tokens, int) else sent,
+        slot=slot if isinstance(slot, int) else None,
+        prompt_tps=rate("prompt_per_second"),
+        predict_tps=rate("predicted_per_second"),
+    )
+
+
+def _error_text(status: int, answer: Any) -> str:
+    message = answer
+    if isinstance(answer, dict):
+        error = answer.get("error", answer)
+        message = error.get("message", error) if isinstance(error, dict) else error
+    return f"HTTP {status}: {' '.join(str(message).split())[:200]}"

@@ -1,0 +1,435 @@
+"""One run of the engine: start, load, watch, end, record.
+
+A trial always ends, in one of three ways: ``served`` (became ready and answered the whole standard
+load), ``ready`` (became ready, then failed it) or ``failed`` (never became ready: refused, crashed,
+killed, hung or out of time). What it measured must not depend on being measured: readiness is read
+from the log and not polled, since each HTTP thread that a poll wakes takes memory of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from arriero.base.redact import Redactor
+from arriero.base.sizes import MIB
+from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
+from arriero.command import Command, Serving, serving
+from arriero.engine import Engine
+from arriero.logs import Failure, LogReader, Reading
+from arriero.process import Exit, Limit, Memory, Running, free_port, start
+from arriero.record import Peak, Requests, Sample, Speed, Trial
+from arriero.trial.load import Client, LoadPlan, LoadResult, Reply, run_load
+
+LOG_TAIL: Final = 60
+MAX_SAMPLES: Final = 240
+_TICK: Final = 0.02
+_STOPPED_FOR: Final = 5.0
+"""Seconds a process may be in the stopped state before it counts as hanging."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a trial waits, in seconds.
+
+    ``stall_s`` bounds the time in which nothing at all happens while loading: no log line, no CPU
+    time used, no page read. A large model that is still being read is not a hang.
+    """
+
+    ready_s: float = 1800.0
+    stall_s: float = 60.0
+    request_s: float = 120.0
+    stop_s: float = 8.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What stays the same from trial to trial."""
+
+    engine: Engine
+    limit: Limit | None
+    scratch: Path
+    cwd: Path
+    redactor: Redactor
+    device_memory: Callable[[], Mapping[str, int]] = dict
+    patience: Patience = field(default_factory=Patience)
+    on_state: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """What one trial is for and what it changes.
+
+    ``change`` maps a flag to its value before and after, relative to the command as given.
+    """
+
+    n: int
+    purpose: str
+    command: Command
+    change: Mapping[str, tuple[Any, Any]]
+    env: Mapping[str, str] = field(default_factory=dict)
+    plan: LoadPlan = field(default_factory=LoadPlan)
+
+
+def prepare(command: Command, engine: Engine, port: int) -> Command:
+    """The command as it is launched: a private loopback port, sizes made visible, log on stderr.
+
+    Nothing else is touched. A log file of the user's would be overwritten, so it is left out.
+    """
+    command = engine.show_sizes(command.with_program(str(engine.path)))
+    if command.has("--log-file"):
+        command = command.without("--log-file")
+    return command.with_value("--host", "127.0.0.1").with_value("--port", str(port))
+
+
+def run_trial(spec: TrialSpec, bench: Bench) -> Trial:
+    """Run one trial to its end and leave nothing behind.
+
+    Raises:
+        EngineError: The engine could not be executed at all.
+        KeyboardInterrupt: The user stopped it; the engine is gone by then.
+    """
+    return asyncio.run(_TrialRun(spec, bench).run())
+
+
+class _TrialRun:
+    def __init__(self, spec: TrialSpec, bench: Bench) -> None:
+        self.spec, self.bench = spec, bench
+        self.reader = LogReader()
+        self.lock = threading.Lock()
+        self.lines = 0
+        self.tail: list[str] = []
+        self.samples: list[Sample] = []
+        self.requests = 0
+        self.device_peak: dict[str, int] = {}
+        self.began = time.monotonic()
+        self.interval = 0.25
+
+    # The drain thread calls this; everything else runs in the event loop.
+    def on_line(self, line: str) -> None:
+        with self.lock:
+            self.lines += 1
+            self.reader.feed(line)
+            self.tail.append(line[:600])
+            if len(self.tail) > LOG_TAIL:
+                del self.tail[0]
+
+    def marks(self) -> Mapping[str, int]:
+        with self.lock:
+            return {name: mark.count for name, mark in self.reader.marks.items()}
+
+    async def run(self) -> Trial:
+        spec, bench = self.spec, self.bench
+        port = free_port()
+        command = prepare(spec.command, bench.engine, port)
+        env = bench.engine.environment({**command.exec_environ, **spec.env})
+        scratch = bench.scratch / f"trial-{spec.n}"
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic()
+        with start(
+            command.exec_argv,
+            env=env,
+            cwd=bench.cwd,
+            limit=bench.limit,
+            on_line=self.on_line,
+            log_file=scratch / "engine.log",
+        ) as running:
+            watcher = asyncio.create_task(self._watch(running))
+            try:
+                hang = await self._wait_until_ready(running)
+                ready_s = None
+                result: LoadResult | None = None
+                if hang is None and running.poll() is None:
+                    ready_s = time.monotonic() - self.began
+                    bench.on_state("ready; loading")
+                    result, hang = await self._load(running, command)
+                    await self._sample(running)
+            finally:
+                watcher.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watcher
+            own_end = running.poll()
+            memory = running.memory()
+            exit_ = running.stop(0.0 if hang else bench.patience.stop_s)
+        return self._conclude(command, own_end, exit_, memory, ready_s, result, hang)
+
+    async def _watch(self, running: Running) -> None:
+        while True:
+            await self._sample(running)
+            await asyncio.sleep(self.interval)
+
+    async def _sample(self, running: Running) -> None:
+        memory = running.memory()
+        device = dict(self.bench.device_memory())
+        for name, used in device.items():
+            self.device_peak[name] = max(self.device_peak.get(name, 0), used)
+        self.samples.append(
+            Sample(
+                at=round(time.monotonic() - self.began, 3),
+                address_space=memory.address_space,
+                anonymous=memory.anonymous,
+                requests=self.requests,
+                device=device,
+            )
+        )
+        if len(self.samples) > MAX_SAMPLES:
+            del self.samples[1:-1:2]
+            self.interval *= 2
+
+    async def _wait_until_ready(self, running: Running) -> str | None:
+        """None when it is ready or has ended; else why it counts as hanging."""
+        patience = self.bench.patience
+        pulse, since = None, time.monotonic()
+        stopped_since: float | None = None
+        while running.poll() is None:
+            with self.lock:
+                if self.reader.ready:
+                    return None
+            await asyncio.sleep(_TICK)
+            now = time.monotonic()
+            beat = _pulse(running.pid, self.lines)
+            if beat != pulse:
+                pulse, since = beat, now
+            stopped_since = (stopped_since or now) if _is_stopped(running.pid) else None
+            if stopped_since is not None and now - stopped_since > _STOPPED_FOR:
+                return "the process is stopped (state T)"
+            if now - since > patience.stall_s:
+                return f"no log line, CPU time or memory change for {patience.stall_s:.0f} s"
+            if now - self.began > patience.ready_s:
+                return f"not ready after {patience.ready_s:.0f} s"
+        return None
+
+    async def _load(
+        self, running: Running, command: Command
+    ) -> tuple[LoadResult, str | None]:
+        server = serving(command, self.bench.cwd)
+        with self.lock:
+            effective = self.reader.effective
+        n_slots, n_ctx_slot = await _slots(server, effective.n_seq_max, effective.n_ctx_seq)
+
+        async def answered(count: int) -> None:
+            self.requests = count
+            self.bench.on_state(f"{count} requests answered")
+            await self._sample(running)
+
+        work = asyncio.create_task(
+            run_load(
+                server,
+                self.spec.plan,
+                n_slots=n_slots,
+                n_ctx_slot=n_ctx_slot,
+                n_ubatch=effective.n_ubatch or 512,
+                marks=self.marks,
+                prompt_cache=command.value("--cache-ram") != "0",
+                alive=lambda: running.poll() is None,
+                answered=answered,
+            )
+        )
+        stopped_since: float | None = None
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=0.25)
+                now = time.monotonic()
+                stopped_since = (stopped_since or now) if _is_stopped(running.pid) else None
+                if stopped_since is not None and now - stopped_since > _STOPPED_FOR:
+                    work.cancel()
+                    return LoadResult(), "the process is stopped (state T)"
+            result = work.result()
+        finally:
+            work.cancel()
+        if result.broken is not None and not result.broken.timed_out:
+            # A process that is about to die needs a moment to say why.
+            await asyncio.to_thread(running.wait, 3.0)
+        broken = result.broken
+        hang = broken.error if broken is not None and broken.timed_out else None
+        return result, hang
+
+    def _conclude(
+        self,
+        command: Command,
+        own_end: Exit | None,
+        exit_: Exit,
+        memory: Memory,
+        ready_s: float | None,
+        result: LoadResult | None,
+        hang: str | None,
+    ) -> Trial:
+        status = own_end.status if own_end else None
+        with self.lock:
+            reading = self.reader.readings(status)[0]
+            marks = dict(self.reader.marks)
+        ok = ready_s is not None and result is not None and result.broken is None
+        ok = ok and own_end is None and hang is None
+        outcome = (
+            TrialOutcome.FAILED
+            if ready_s is None
+            else TrialOutcome.SERVED
+            if ok
+            else TrialOutcome.READY
+        )
+        limit = self.bench.limit
+        failure = None
+        if outcome is not TrialOutcome.SERVED:
+            broken = result.broken if result else None
+            failure = _name_failure(reading, own_end, hang, broken, self.lines, ready_s is not None)
+        peak = Peak(
+            address_space=memory.address_space_peak,
+            anonymous=max((s.anonymous or 0 for s in self.samples), default=0) or None,
+            rss=memory.rss_peak,
+            cgroup=memory.cgroup_peak,
+            device=self.device_peak,
+        )
+        redactor = self.bench.redactor
+        steps = list(result.steps) if result else []
+        return redactor.scrub(
+            Trial(
+                n=self.spec.n,
+                purpose=self.spec.purpose,
+                change=dict(self.spec.change),
+                argv=command.argv,
+                env=dict(self.spec.env),
+                outcome=outcome,
+                failure=failure,
+                secondary=reading.secondary,
+                buffers=reading.buffers,
+                notices=reading.notices,
+                effective=reading.effective,
+                ready_s=round(ready_s, 3) if ready_s is not None else None,
+                seconds=round(time.monotonic() - self.began, 3),
+                exit_status=status,
+                peak=peak,
+                headroom=_headroom(limit, peak),
+                requests=result.requests if result else Requests(),
+                steps=tuple(steps),
+                skipped=tuple(result.skipped) if result else (),
+                growth_per_request=growth(self.samples),
+                checkpoint_bytes=_checkpoint_bytes(marks),
+                speed=result.speed if result else Speed(),
+                samples=tuple(self.samples),
+                valid=True,
+                why_invalid=None,
+                log_tail=tuple(self.tail),
+            )
+        )
+
+
+def _pulse(pid: int, lines: int) -> object:
+    """Something that changes as long as the process does anything."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            cpu = process.cpu_times()
+            return (lines, cpu.user, cpu.system, process.memory_info().rss >> 16)
+    except psutil.Error:
+        return (lines,)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
+async def _slots(
+    server: Serving, n_seq_max: int | None, n_ctx_seq: int | None
+) -> tuple[int, int]:
+    """Slots and context per slot: from the log, else from ``/props``, else one slot of 512."""
+    if n_seq_max is None or n_ctx_seq is None:
+        with suppress(Exception):
+            async with Client(server, 10.0) as client:
+                status, props = await client.call("GET", "/props")
+            if status == 200 and isinstance(props, dict):
+                n_seq_max = n_seq_max or int(props["total_slots"])
+                n_ctx_seq = n_ctx_seq or int(props["default_generation_settings"]["n_ctx"])
+    return n_seq_max or 1, n_ctx_seq or 512
+
+
+def growth(samples: list[Sample]) -> int | None:
+    """Bytes of RssAnon + VmSwap per request: least squares over the later half of the load.
+
+    The first requests warm caches that every server has; they are left out.
+    """
+    points = {s.requests: s.anonymous for s in samples if s.requests and s.anonymous}
+    points = {x: y for x, y in points.items() if x > max(points) // 3} if points else {}
+    if len(points) < 3:
+        return None
+    mean_x = sum(points) / len(points)
+    mean_y = sum(points.values()) / len(points)
+    spread = sum((x - mean_x) ** 2 for x in points)
+    return round(sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread)
+
+
+def _headroom(limit: Limit | None, peak: Peak) -> int | None:
+    if limit is None:
+        return None
+    used = peak.address_space if limit.kind is LimitKind.ADDRESS_SPACE else peak.cgroup
+    return None if used is None else limit.bytes - used
+
+
+def _checkpoint_bytes(marks: Mapping[str, Any]) -> int | None:
+    mark = marks.get("checkpoint_created")
+    if mark is None or not mark.count:
+        return None
+    _, _, rest = mark.last_text.rpartition("size = ")
+    with suppress(ValueError):
+        return round(float(rest.split(" ", 1)[0]) * MIB)
+    return None
+
+
+def _name_failure(
+    reading: Reading,
+    end: Exit | None,
+    hang: str | None,
+    broken: Reply | None,
+    lines: int,
+    was_ready: bool,
+) -> Failure:
+    """The failure of a trial: what the log names, else what was seen from outside."""
+    phase = Phase.SERVING if was_ready else (reading.failure.phase if reading.failure else None)
+    named = reading.failure
+    if named is not None and (named.fatal or broken is not None or end is not None):
+        return named
+    if hang is not None:
+        return Failure(
+            kind=Kind.HANG, phase=phase, fatal=True, line=lines, text=hang,
+            evidence=Evidence.INFERRED,
+        )  # fmt: skip
+    if end is not None and end.oom_kills:
+        return Failure(
+            kind=Kind.KILLED, phase=phase, fatal=True, line=lines,
+            text="killed by the kernel: the memory cgroup reached its limit",
+            evidence=Evidence.INFERRED,
+        )  # fmt: skip
+    if broken is not None and end is None:
+        memory = "alloc" in broken.error or "memory" in broken.error
+        refused = broken.status is not None and 400 <= broken.status < 500
+        kind = (
+            Kind.RUNTIME_ALLOCATION if memory else Kind.CONFIG if refused else Kind.BACKEND
+        )
+        return Failure(kind=kind, phase=Phase.SERVING, fatal=False, line=lines, text=broken.error)
+    status = end.status if end is not None else 0
+    text = f"ended with {describe_status(status)} and the log names no cause"
+    kind = (
+        Kind.KILLED if status == -signal.SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT
+    )
+    return Failure(
+        kind=kind, phase=phase, fatal=True, line=lines, text=text, evidence=Evidence.INFERRED
+    )
+
+
+def describe_status(status: int) -> str:
+    """``exit status 1`` or the name of the signal."""
+    if status < 0:
+        with suppress(ValueError):
+            return signal.Signals(-status).name
+    return f"exit status {status}"
