@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from arriero.process.model import Completed, Exit, Limit, Memory, ProcessError
-from arriero.process.running import Running, run, scratch_directory, start
 from arriero.process.surroundings import clean_environment, free_port
-from arriero.process.sweep import sweep
+
+if sys.platform == "win32":
+    from arriero.process.plain import Running, run, scratch_directory, start, sweep
+else:
+    from arriero.process.running import Running, run, scratch_directory, start
+    from arriero.process.sweep import sweep
 
 __all__ = [
     "Completed",

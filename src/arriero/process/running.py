@@ -1,4 +1,4 @@
-"""Start a command under a guard, watch it, and surely end it. POSIX only, Linux first."""
+"""Start a command under a guard, watch it, surely end it. Linux; macOS without the subreaper."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ class GuardLink:
         Raises:
             ProcessError: The guard did not answer.
         """
-        self._job = job
         poll = select.poll()
         poll.register(self.report, select.POLLIN)
         try:
@@ -88,6 +87,8 @@ class GuardLink:
             answer = None
         if not answer or answer[0] == "broken":
             raise _guard_error(answer[1] if answer else "no answer")
+        if answer[0] != "failed":
+            self._job = job
         return tuple(answer)
 
     def order(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What is left when both Arriero and a guard were killed: the next start removes it. POSIX only."""
+"""What is left when both Arriero and a guard were killed: the next start removes it."""
 
 from __future__ import annotations
 
