@@ -31,7 +31,7 @@ def parse(text: str, environ: Mapping[str, str] | None = None) -> Command:
     return parse_command(shlex.split(text), TABLE, environ or {})
 
 
-VALUES = st.text("ab0 -_=,.:'\"\\$~`|&;<>(){}*\n\r\té\u2028", min_size=1, max_size=12)
+VALUES = st.text("ab0 -_=,.:'\"\\$~`|&;<>(){}*#\n\r\té\u2028", min_size=1, max_size=12)
 
 
 @st.composite
@@ -131,6 +131,14 @@ def test_a_switch_without_negative_ignores_a_false_variable() -> None:
     assert parse("llama-server", {"LLAMA_ARG_SWA_FULL": "on"}).switch("--swa-full") is True
 
 
+@pytest.mark.parametrize(
+    ("value", "number"), [("4", 4), ("4x", 4), (" +5", 5), ("-1", -1), ("all", None), ("", None)]
+)
+def test_numbers_are_read_as_the_engine_reads_them(value: str, number: int | None) -> None:
+    assert parse_command(["x", "-ngl", value], TABLE, {}).number("-ngl") == number
+    assert parse("llama-server").number("-ngl") is None
+
+
 def test_prefix_is_kept_and_understood() -> None:
     text = (
         "A=1 'B=x y' env -u GONE C=3 numactl -m 0 --interleave=all taskset -c 0-3"
@@ -144,6 +152,29 @@ def test_prefix_is_kept_and_understood() -> None:
     assert command.exec_environ == {"GONE": "1", "KEPT": "1", "A": "1", "B": "x y"}
     assert shlex.split(command.text()) == shlex.split(text)
     assert parse("env -i llama-server", {"LLAMA_ARG_PORT": "1"}).value("--port") is None
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "numactl -N0 -m 0 --physcpubind=0-3 -l",
+        "taskset 0x3",
+        "taskset -ac 0-3",
+        "nice",
+        "nice -5",
+        "nice -n5",
+        "nice --adjustment 5",
+        "ionice -c2 -n 0 -t",
+        "chrt -f 50",
+        "stdbuf -oL --error=0",
+        "env -",
+        "env -uA --unset=B -- nice --",
+    ],
+)
+def test_wrappers(wrapper: str) -> None:
+    command = parse(f"{wrapper} ./llama-server -m x")
+    assert command.wrapper == tuple(wrapper.split())
+    assert command.program == "./llama-server"
 
 
 def test_setting_a_variable() -> None:
@@ -200,6 +231,11 @@ def test_a_command_in_one_quoted_word() -> None:
     assert parse_command([text], TABLE, {}).argv == words
     windows = r'"C:\llama cpp\llama-server.exe" -m D:\models\x.gguf'
     assert parse_command([windows], TABLE, {}).argv[2] == r"D:\models\x.gguf"
+
+
+def test_comments_in_text_are_no_words() -> None:
+    text = "#!/bin/sh\n# serve\nllama-server -a '#1\n# two' \\\n  # -c 4096 \\\n  -m x#y.gguf \\\n"
+    assert split_text(text) == ("llama-server", "-a", "#1\n# two", "-m", "x#y.gguf")
 
 
 def test_a_value_may_look_like_shell_syntax() -> None:
@@ -299,6 +335,7 @@ def test_secrets_are_found_and_masked() -> None:
     )
     assert set(planted) <= command.secrets()
     shown = " ".join([*command.safe_argv(), *command.effective().values()])
+    shown += command.safe_text() + repr(command)
     assert not [secret for secret in (*planted, "abc") if secret in shown]
     assert "key.pem" in shown
     assert "host/x.gguf" in shown
@@ -323,7 +360,8 @@ def test_wrappers_hand_over_to_the_engine(engine_path: Callable[[int], Path]) ->
     """What is kept really becomes the engine, with the environment that Command foretells."""
     binary = engine_path(10434)
     environ = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(binary.parent), "LLAMA_ARG_X": ""}
-    text = f"LLAMA_ARG_PORT=a env -u LLAMA_ARG_X LLAMA_ARG_PORT=b nice -n 1 {binary} --version"
+    text = "LLAMA_ARG_PORT=a env -u LLAMA_ARG_X LLAMA_ARG_PORT=b nice -n 1"
+    text += f" taskset -c 0 stdbuf -oL {binary} --version"
     command = parse_command(shlex.split(text), TABLE, environ)
     done = subprocess.run(
         command.exec_argv,

@@ -3,9 +3,7 @@
 from arriero.command.command import Command as Command
 from arriero.command.command import Item as Item
 from arriero.command.command import ModelSource as ModelSource
-from arriero.command.command import join_words as join_words
 from arriero.command.command import parse_command as parse_command
-from arriero.command.command import split_text as split_text
 from arriero.command.flags import Flag as Flag
 from arriero.command.flags import FlagTable as FlagTable
 from arriero.command.flags import builtin_flags as builtin_flags
@@ -15,3 +13,5 @@ from arriero.command.flags import parse_help as parse_help
 from arriero.command.serving import Mode as Mode
 from arriero.command.serving import Serving as Serving
 from arriero.command.serving import serving as serving
+from arriero.command.shell import join_words as join_words
+from arriero.command.shell import split_text as split_text

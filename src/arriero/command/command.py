@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,16 +13,10 @@ from arriero.base.errors import UsageError
 from arriero.command.flags import Flag, FlagTable, normalise
 from arriero.command.prefix import Prefix, read_prefix
 from arriero.command.secret import MASK, is_secret_variable, mask_word, secrets_in
+from arriero.command.shell import check_stray, join_words, split_text
 
 _TRUTHY: Final = frozenset({"on", "enabled", "true", "1"})
 _FALSEY: Final = frozenset({"off", "disabled", "false", "0"})
-_OPERATOR: Final = re.compile(r"[;&|<>()]|\d[<>]|.*[;&]\Z")
-_UNEXPANDED: Final = re.compile(r"\$\{?[A-Za-z_]|\$\(|`|~[\w-]*(/|\Z)")
-_QUOTED: Final = r"""'[^']*'|"(?:\\[\s\S]|[^"\\])*"|\\[^\r\n]"""
-_UNEXPANDED_IN_TEXT: Final = re.compile(
-    r"(?:^|(?<=[\s=\"/:]))(\$\{?[A-Za-z_]\w*\}?|\$\(|`|~[\w-]*(?:/\S*|(?=\s|\Z)))"
-)
-_WINDOWS_PATH: Final = re.compile(r"(?:^|[\s\"'])(?:[A-Za-z]:|\.)\\")
 _STAND_IN: Final = re.compile(r"--(?:embd|fim|gpt-oss|vision)-.*-(?:default|spec)\Z")
 _SPLIT_FILE: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
 
@@ -75,7 +68,7 @@ class ModelSource(StrEnum):
     """No model given: newer builds start as a router of several models."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Command:
     """A command line, parsed against the flags of one engine.
 
@@ -89,6 +82,10 @@ class Command:
     """The environment that Arriero itself was started with."""
     prefix: Prefix
     items: tuple[Item, ...]
+
+    def __repr__(self) -> str:
+        # What a traceback or a failing test prints must hold no secret either.
+        return f"Command({self.safe_text()!r})"
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -142,6 +139,14 @@ class Command:
         if items:
             return items[-1].value
         return self._from_environ(flag) if flag else None
+
+    def number(self, name: str) -> int | None:
+        """The value in force as a whole number; null if there is none or it is a word.
+
+        llama-server reads what a number begins with (``4x`` is 4) and refuses the rest.
+        """
+        digits = re.match(r"\s*([+-]?\d+)", self.value(name) or "", re.ASCII)
+        return int(digits[1]) if digits else None
 
     def switch(self, name: str) -> bool | None:
         """Whether a switch is on; null when it is left to the engine.
@@ -322,6 +327,10 @@ class Command:
                 words[at] = f"{name}={MASK}"
         return tuple(mask_word(word, self.secrets()) for word in words)
 
+    def safe_text(self) -> str:
+        """``safe_argv`` as one line for a POSIX shell."""
+        return join_words(self.safe_argv(), self.prefix.assigned)
+
     def _items_of(self, name: str) -> list[Item]:
         flag, spelling = self.flags.get(name), normalise(name)
         if flag is None:
@@ -406,44 +415,6 @@ def parse_command(words: Sequence[str], flags: FlagTable, environ: Mapping[str, 
     return _parse(tuple(words), flags, environ)
 
 
-def split_text(text: str) -> tuple[str, ...]:
-    """Split a command written as text, lines continued by ``\\`` (``^``, `````) included.
-
-    Raises:
-        UsageError: It holds what only a shell understands, or a quote is left open.
-    """
-    joined = re.sub(rf"({_QUOTED})|[\\^`]\r?\n", lambda found: found[1] or " ", text)
-    expandable = re.sub(_QUOTED, lambda found: found[0] if found[0][0] == '"' else "''", joined)
-    if unexpanded := _UNEXPANDED_IN_TEXT.search(expandable):
-        raise UsageError(
-            f"{unexpanded[1]} would need a shell to be filled in",
-            hint="give the command without quotes around it, so that your shell fills it in",
-            id="shell-syntax",
-        )
-    if operator := re.search(r"\d?[;&|<>()]+\S*", re.sub(_QUOTED, "''", joined)):
-        raise _shell_needed(operator[0])
-    lexer = shlex.shlex(joined, posix=True)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    if _WINDOWS_PATH.search(text):
-        lexer.escape = ""
-    try:
-        return tuple(lexer)
-    except ValueError:
-        raise UsageError(
-            "a quote in the command is never closed", hint="close it", id="shell-syntax"
-        ) from None
-
-
-def join_words(words: Sequence[str], assigned: Sequence[int] = ()) -> str:
-    """Words as one line for a POSIX shell; ``VAR=value`` words keep their ``=`` unquoted."""
-    shown = []
-    for at, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        shown.append(f"{name}{equals}{shlex.quote(value)}" if at in assigned else shlex.quote(word))
-    return " ".join(shown)
-
-
 def _parse(words: tuple[str, ...], flags: FlagTable, environ: Mapping[str, str]) -> Command:
     prefix = read_prefix(words, environ)
     items = tuple(_items(words, prefix.length + 1, flags))
@@ -457,51 +428,15 @@ def _items(words: tuple[str, ...], at: int, flags: FlagTable) -> Iterator[Item]:
         if flag is not None:
             values = words[at + 1 : at + 1 + flag.arity]
         else:
-            _check_stray(word)
+            check_stray(word)
             following = words[at + 1 : at + 2]
             takes = word.startswith("-") and following and not _looks_like_flag(following[0])
             values = following if takes else ()
             for value in values:
-                _check_stray(value)
+                check_stray(value)
         yield Item(at, word, values, flag)
         at += 1 + len(values)
 
 
 def _looks_like_flag(word: str) -> bool:
     return word.startswith("-") and not re.match(r"-\d", word)
-
-
-def _check_stray(word: str) -> None:
-    """Words that are no flag and no flag's value: did a shell's syntax get here as text?"""
-    if not word.strip():
-        raise UsageError(
-            "a word of the command is empty or only white space",
-            hint=r"a backslash that continues a line must be the last character of that line",
-            id="shell-syntax",
-        )
-    if word.strip("\\ \r\n\t") == "":
-        raise UsageError(
-            "a backslash stands alone in the command",
-            hint="take it out, or put the command on one line",
-            id="shell-syntax",
-        )
-    if _OPERATOR.match(word):
-        raise _shell_needed(word)
-    if _UNEXPANDED.match(word):
-        raise UsageError(
-            f"{word} would need a shell to be filled in",
-            hint="write out what it stands for, or leave out the quotes around it",
-            id="shell-syntax",
-        )
-
-
-def _shell_needed(word: str) -> UsageError:
-    if "<" in word or ">" in word:
-        hint = "leave the redirection out: arriero reads the server's output itself"
-    elif word.endswith("&") and not word.endswith("&&"):
-        hint = "leave the & out: arriero starts the server and ends it"
-    else:
-        hint = "give the llama-server command alone"
-    return UsageError(
-        f"the command holds {word}, which only a shell understands", hint=hint, id="shell-syntax"
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Final
 
@@ -25,7 +25,7 @@ class Prefix:
     assignments: int
     length: int
     assigned: tuple[int, ...]
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     """The environment that the program sees."""
 
 
