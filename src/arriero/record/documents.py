@@ -293,6 +293,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     complete: bool
     """False when it was interrupted or ran out of time: what is there is valid all the same."""
+    interrupted: bool = False
     launches: int
     seconds: float
 
@@ -326,3 +327,22 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     summary: str
     complete: bool
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of earlier runs, newest first."""
+
+    schema: Literal["arriero.history/1"] = "arriero.history/1"
+    entries: tuple[HistoryEntry, ...]
+
+
+class SkeletonRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was written, sizes in bytes."""
+
+    schema: Literal["arriero.skeleton/1"] = "arriero.skeleton/1"
+    path: str
+    arch: str
+    weights: str
+    file_bytes: int
+    disk_bytes: int | None
+    """What it takes on disk; null where the system does not say."""
