@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -21,16 +21,17 @@ from arriero.experiment.case import (
     AUTO_SLOTS,
     Case,
     Point,
-    Sizes,
     buffers_of,
     used,
     used_when_ready,
 )
+from arriero.experiment.footprint import Footprint
 from arriero.experiment.search import Search
 from arriero.experiment.sizes import PrintedSizes
 from arriero.logs import Failure
 from arriero.memory.context import context_step
 from arriero.memory.context import context as context_of
+from arriero.memory.threads import stack_bytes
 from arriero.record import (
     Boundary,
     Diagnosis,
@@ -76,6 +77,7 @@ class Diagnoser:
         self.verdict: Verdict | None = None
         self.recommendation: Recommendation | None = None
         self.complete = False
+        self.interrupted = False
         self.launches = 0
         self.reference: Trial | None = None
 
@@ -94,16 +96,23 @@ class Diagnoser:
             not_tried=tuple(self.not_tried),
             notes=tuple(self.notes),
             complete=self.complete,
+            interrupted=self.interrupted,
             launches=self.launches,
             seconds=round(time.monotonic() - self.started, 2),
         )
 
     def run(self) -> Diagnosis:
-        """Go through the procedure; save after every step."""
+        """Go through the procedure; save after every step.
+
+        An interruption ends it with what was found so far.
+        """
         try:
             self._procedure()
         except OutOfBudget as why:
             self.notes.append(str(why))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.notes.append("interrupted: what is here was shown before that")
         else:
             self.complete = True
         finally:
@@ -115,7 +124,7 @@ class Diagnoser:
         if small.outcome is TrialOutcome.FAILED and not self._worth_going_on(small):
             self._blame(small)
             return
-        given = self._as_given(small)
+        given = self._as_given()
         if given is None and self.verdict is None:
             return
         if given is not None and given.outcome is TrialOutcome.SERVED:
@@ -233,30 +242,27 @@ class Diagnoser:
     def _worth_going_on(self, small: Trial) -> bool:
         return small.failure is not None and small.failure.kind not in _HOPELESS
 
-    def _as_given(self, small: Trial) -> Trial | None:
+    def _as_given(self) -> Trial | None:
         case = self.case
         if case.from_log is not None and case.from_log.failure is not None:
             failure = case.from_log.failure
             self.verdict = _verdict(failure, None)
             self.notes.append("the command as given was not started: its failure is from the log")
             return None
-        if (why := self._too_dangerous(small)) is not None:
+        if (why := self._too_dangerous()) is not None:
             self.notes.append(why)
             self.not_tried.append("the command as given (--as-given starts it all the same)")
             return None
         return self._trial("as given", case.command, {}, change={})
 
-    def _too_dangerous(self, small: Trial) -> str | None:
+    def _too_dangerous(self) -> str | None:
         """Why starting as given could take the machine down; None if it could not."""
         case = self.case
         if case.limit is not None or case.as_given or case.host_free is None:
             return None
-        point = self.given_point
-        sizes = self._sizes([small]).total([point, self._point_of(small)])
-        if None in sizes or point is None:
-            return None
-        planned = (used_when_ready(small, None) or 0) + sizes[0] - sizes[1]  # type: ignore[operator]
-        if planned <= case.host_free * 0.9:
+        footprint = self._footprint()
+        planned = footprint.totals([self.given_point])[0] if footprint else None
+        if planned is None or planned <= case.host_free * 0.9:
             return None
         return (
             f"the command as given would take about {human(planned)} of the {human(case.host_free)}"
@@ -309,9 +315,6 @@ class Diagnoser:
             bool(seen.kv_unified),
         )
 
-    def _sizes(self, trials: list[Trial]) -> Sizes:
-        return self.case.oracle or PrintedSizes(trials)
-
     @property
     def _kind(self) -> LimitKind | None:
         return self.case.limit.kind if self.case.limit else None
@@ -322,42 +325,36 @@ class Diagnoser:
             return self.case.limit.bytes
         return self.case.host_free
 
-    def _fixed_part(self) -> int | None:
-        """Bytes that do not depend on slots or context, from the most telling trial so far.
+    def _footprint(self) -> Footprint | None:
+        """Anchored to the most telling trial so far.
 
-        A trial that served with the same environment and without growing caches is best; the
-        baseline counts up to the moment it was ready, since its caches grow with requests.
+        A trial in the controlled environment whose caches do not grow is best, the latest of those;
+        the baseline counts up to the moment it was ready, since its caches grow with requests.
         """
-        for trial in reversed(self.trials):
-            if not trial.valid or trial.outcome is TrialOutcome.FAILED or trial.env != self._env:
+        stack = stack_bytes() if self._kind is LimitKind.ADDRESS_SPACE else 0
+        asked = _number(self.case.command.value("--threads-http"))
+        good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
+        sizes = self.case.oracle or PrintedSizes(good)
+        for trial in reversed(good):
+            if dict(trial.env) != self._env:
                 continue
-            baseline = trial is self.trials[0]
-            total = used_when_ready(trial, self._kind) if baseline else used(trial, self._kind)
-            size = self._sizes(self._sized()).total([self._point_of(trial)])[0]
-            if total is not None and size is not None:
-                return total - size
+            grows = trial is self.trials[0]
+            total = used_when_ready(trial, self._kind) if grows else used(trial, self._kind)
+            if total is None:
+                continue
+            found = Footprint.anchored(
+                sizes, total, self._point_of(trial), stack=stack, threads_asked=asked
+            )
+            if found is not None:
+                return found
         return None
 
-    def _sized(self) -> list[Trial]:
-        return [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
-
-    def _predict(self, points: list[Point]) -> int | None:
+    def _fitting(self, points: list[Point], margin: int = 0) -> int | None:
         """How many of the points, in order, are expected to fit; null without a basis."""
-        fixed, capacity = self._fixed_part(), self._capacity
-        if fixed is None or capacity is None:
+        footprint, capacity = self._footprint(), self._capacity
+        if footprint is None or capacity is None:
             return None
-        low, high = 0, len(points)
-        sizes = self._sizes(self._sized())
-        while low < high:
-            probes = sorted({low + (high - low) * i // 16 for i in range(16)} | {high - 1})
-            totals = sizes.total([points[i] for i in probes])
-            if None in totals:
-                return None
-            fits = [i for i, total in zip(probes, totals, strict=True) if fixed + total <= capacity]  # type: ignore[operator]
-            breaks = [i for i in probes if i not in fits]
-            low = max(low, max(fits, default=low - 1) + 1)
-            high = min(high, min(breaks, default=high))
-        return low
+        return footprint.fitting(points, capacity - margin)
 
     # ---- boundaries ------------------------------------------------------------------------
 
@@ -429,7 +426,7 @@ class Diagnoser:
         failed: dict[int, Trial] = {}
         try:
             while True:
-                count = self._predict(points)
+                count = self._fitting(points)
                 predicted = None if count is None else search.low + (count - 1) * search.step
                 value = search.next(predicted)
                 if value is None:
@@ -557,38 +554,21 @@ class Diagnoser:
 
     def _safe_slots(self, served: int) -> list[int]:
         """Slot counts to recommend: the largest with a margin, then half of it."""
-        capacity, fixed = self._capacity, self._fixed_part()
-        best = served
-        if capacity is not None and fixed is not None:
-            sizes = self._sizes(self._sized())
-            points = [Point(n, self.given_tokens, self.unified) for n in range(1, served + 1)]
-            totals = sizes.total(points)
-            fit = [
-                p.slots
-                for p, total in zip(points, totals, strict=True)
-                if total is not None and fixed + total <= capacity - self._margin()
-            ]
-            best = max(fit, default=max(1, served // 2))
+        points = [Point(n, self.given_tokens, self.unified) for n in range(1, served + 1)]
+        best = self._fitting(points, self._margin())
+        best = max(1, served // 2 if best is None else best)
         if best > 8:
             best -= best % 4
         return sorted({best, max(1, best // 2)}, reverse=True)
 
     def _safe_context(self, served: int, held: int) -> int:
-        capacity, fixed = self._capacity, self._fixed_part()
+        """The largest context with a margin, in whole steps."""
         step = context_step(held, unified=self.unified)
-        if capacity is None or fixed is None or served >= self.given_tokens:
-            return min(served, self.given_tokens)
-        points = [Point(held, t, self.unified) for t in range(step, served + 1, step)]
-        spare = replace(self.case.bench.limit, bytes=capacity - self._margin()) if self.case.limit else None
-        del spare
-        sizes = self._sizes(self._sized()).total(points[:: max(1, len(points) // 64)])
-        fit = [
-            p.tokens
-            for p, total in zip(points[:: max(1, len(points) // 64)], sizes, strict=True)
-            if total is not None and fixed + total <= capacity - self._margin()
-        ]
-        best = max(fit, default=step)
-        return best - best % 1024 if best > 4096 and best % 1024 and held == 1 else best
+        points = [Point(held, tokens, self.unified) for tokens in range(step, served + 1, step)]
+        fit = self._fitting(points, self._margin())
+        best = served if fit is None else max(1, fit) * step
+        best = min(best, self.given_tokens)
+        return best - best % 1024 if best > 4096 and step <= 1024 else best
 
     def _worst_case(self, trial: Trial, command: Command) -> WorstCase:
         """All checkpoints taken and the prompt cache full, on top of what the trial used."""

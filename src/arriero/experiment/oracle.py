@@ -24,7 +24,9 @@ class OracleSizes:
     def __init__(
         self, engine: Engine, command: Command, model: Path, environ: Mapping[str, str]
     ) -> None:
-        self._engine, self._command, self._model, self._environ = engine, command, model, environ
+        self._command, self._model, self._environ = command, model, environ
+        self.library_dir = engine.path.resolve().parent
+        """Corrected by the first trial, where the engine stands behind a wrapper."""
         self._known: dict[Point, int | None] = {}
         self.reason = ""
 
@@ -32,7 +34,7 @@ class OracleSizes:
         missing = [point for point in dict.fromkeys(points) if point not in self._known]
         if missing and not self.reason:
             answers = dry_run(
-                self._engine.path.resolve().parent,
+                self.library_dir,
                 [self._request(point) for point in missing],
                 environ=self._environ,
                 timeout=60.0,

@@ -51,11 +51,17 @@ def diagnose(
 
     Raises:
         ArrieroError: The command, the engine or the model cannot be used; the message says how.
-        KeyboardInterrupt: After the partial record was saved and every process ended.
+        KeyboardInterrupt: Before the first trial began; later ones end in a partial record.
     """
     sweep(Path(tempfile.gettempdir()))
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
     log = explain_file(options.from_log) if options.from_log else None
+    oracle = _oracle(ground)
+
+    def libraries(directory: Path) -> None:
+        if oracle is not None:
+            oracle.library_dir = directory
+
     with scratch_directory(Path(tempfile.gettempdir())) as scratch:
         bench = Bench(
             engine=ground.engine,
@@ -66,6 +72,7 @@ def diagnose(
             device_memory=device_memory,
             patience=options.patience,
             on_state=on_state,
+            on_libraries=libraries,
         )
 
         def save(diagnosis: Diagnosis) -> None:
@@ -77,7 +84,7 @@ def diagnose(
             command=ground.command,
             bench=bench,
             baseline=ground.baseline,
-            oracle=_oracle(ground),
+            oracle=oracle,
             host_free=_host_free(ground),
             as_given=options.as_given,
             from_log=log,

@@ -63,6 +63,8 @@ class Bench:
     device_memory: Callable[[], Mapping[str, int]] = dict
     patience: Patience = field(default_factory=Patience)
     on_state: Callable[[str], None] = lambda _: None
+    on_libraries: Callable[[Path], None] = lambda _: None
+    """Told the directory that libllama was loaded from, also behind a wrapper script."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,12 @@ class TrialSpec:
 def prepare(command: Command, engine: Engine, port: int) -> Command:
     """The command as it is launched: a private loopback port, sizes made visible, log on stderr.
 
-    Nothing else is touched. A log file of the user's would be overwritten, so it is left out.
+    Nothing else is touched. Log files of the user's would be overwritten, so they are left out.
     """
     command = engine.show_sizes(command.with_program(str(engine.path)))
-    if command.has("--log-file"):
-        command = command.without("--log-file")
+    for flag in ("--log-file", "--log-prompts-dir"):
+        if command.has(flag):
+            command = command.without(flag)
     return command.with_value("--host", "127.0.0.1").with_value("--port", str(port))
 
 
@@ -150,6 +153,8 @@ class _TrialRun:
                 result: LoadResult | None = None
                 if hang is None and running.poll() is None:
                     ready_s = time.monotonic() - self.began
+                    if (libraries := library_directory(running.pid)) is not None:
+                        bench.on_libraries(libraries)
                     bench.on_state("ready; loading")
                     result, hang = await self._load(running, command)
                     await self._sample(running)
@@ -338,6 +343,16 @@ def _is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED
     except psutil.Error:
         return False
+
+
+def library_directory(pid: int) -> Path | None:
+    """Where a running engine loaded libllama from; null for a static build, or off Linux."""
+    with suppress(OSError), Path(f"/proc/{pid}/maps").open(encoding="utf-8", errors="replace") as f:
+        for line in f.read(1 << 22).splitlines():
+            _, _, path = line.partition("/")
+            if path.rpartition("/")[2].startswith("libllama.so"):
+                return Path(f"/{path}").parent
+    return None
 
 
 async def _slots(
