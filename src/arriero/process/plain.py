@@ -40,6 +40,7 @@ class Running:
         self._output = output
         self._scratch = scratch
         self._sampler = sampler
+        self._status = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._drain, name=f"process {self.pid}", daemon=True)
         self._thread.start()
@@ -49,7 +50,7 @@ class Running:
         return self._output.dropped
 
     def poll(self) -> Exit | None:
-        return Exit(self._process.returncode) if self._over.is_set() else None
+        return Exit(self._status) if self._over.is_set() else None
 
     def wait(self, timeout: float | None = None) -> Exit | None:
         if not self._over.wait(timeout):
@@ -112,7 +113,8 @@ class Running:
             with contextlib.suppress(psutil.Error):
                 seen = self._process.children(recursive=True) or seen
             with contextlib.suppress(psutil.TimeoutExpired):
-                self._process.wait(0.1)
+                # Only this thread waits: of two, one would not get the status.
+                self._status = self._process.wait(0.1)
                 break
         for child in seen:
             with contextlib.suppress(psutil.Error):
@@ -188,6 +190,8 @@ def run(
         ) from None
     finally:
         _end_tree(process)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            process.wait(_END_SECONDS)
         for thread in threads:
             thread.join(_END_SECONDS)
     out, err = (bytes(text).decode(errors="replace") for text in kept)

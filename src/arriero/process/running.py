@@ -124,12 +124,19 @@ class GuardLink:
             guard.remove_cgroup(os.fsdecode(self._job["cgroup"]))
 
     def end_survivors(self) -> None:
-        """The guard is gone and was not told to go: end what carries its marker."""
+        """The guard is gone and was not told to go: end what carries its marker.
+
+        A process that is just becoming another program shows no environment for a moment, so
+        only several looks in a row mean that there is none.
+        """
         deadline = time.monotonic() + _END_SECONDS
-        while (left := guard.marked(self.marker)) and time.monotonic() < deadline:
+        clear = 0
+        while clear < 10 and time.monotonic() < deadline:
+            left = guard.marked(self.marker)
             for pid in left:
                 guard.kill(pid)
-            time.sleep(0.01)
+            clear = 0 if left else clear + 1
+            time.sleep(0.02)
 
 
 def _guard_error(reason: str) -> ProcessError:

@@ -15,6 +15,7 @@ from arriero.process import guard
 assert sys.platform != "win32", "see plain.py"  # noqa: S101 - mypy knows this form
 
 _EMPTY_SECONDS: Final = 60.0
+_ROUNDS: Final = 100
 _SCAN_CEILING: Final = 4096
 
 
@@ -25,7 +26,9 @@ def sweep(parent: Path) -> tuple[Path, ...]:
     that the kernel drops with the guard, so it works between containers that share ``parent``.
     Returns the directories that were removed. Never fails: what may not be touched is left alone.
     """
-    _end_orphans()
+    for _ in range(_ROUNDS):
+        if not _end_orphans():
+            break
     _remove_cgroups()
     removed = []
     with contextlib.suppress(OSError):
@@ -67,13 +70,14 @@ def _alive(marker: str, separator: str = ":") -> bool:
     return found is not None and str(found[2]) == started and found[0] != "Z"
 
 
-def _end_orphans() -> None:
-    """Kill what carries the marker of a guard that is gone.
+def _end_orphans() -> bool:
+    """Kill what carries the marker of a guard that is gone; whether there was anything.
 
     Processes of another pid namespace are left alone: their guard's pid means nothing here.
     """
     namespace = _namespace("self")
     prefix = f"{guard.MARKER}=".encode()
+    any_left = False
     for pid in guard.pids():
         environment = guard.read_file(f"/proc/{pid}/environ", 1 << 20) or b""
         for entry in environment.split(b"\0"):
@@ -82,6 +86,8 @@ def _end_orphans() -> None:
             marker = entry[len(prefix) :].decode(errors="replace")
             if not _alive(marker) and _namespace(str(pid)) == namespace:
                 guard.kill(pid)
+                any_left = True
+    return any_left
 
 
 def _namespace(pid: str) -> str:
