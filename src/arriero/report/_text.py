@@ -8,7 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
-_ASCII = str.maketrans({"×": "x", "·": "|", "–": "-", "→": ">", "…": "~", "≤": "<", "−": "-"})
+_ASCII = str.maketrans(
+    {"×": "x", "·": "|", "–": "-", "→": ">", "←": "<", "…": "~", "≤": "<", "−": "-"}
+)
 
 
 def printable(text: str) -> str:
@@ -89,7 +91,7 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
         if not empty and cells(line) + 1 + cells(word) > width:
             lines.append(line)
             line, empty = rest, True
-        while cells(line) + (not empty) + cells(word) > width:
+        while word and cells(line) + (not empty) + cells(word) > width:
             head = _head(word, max(1, width - cells(line)))
             lines.append(line + head)
             line, word = rest, word[len(head) :]

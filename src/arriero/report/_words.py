@@ -197,10 +197,10 @@ def what_failed(failure: Failure) -> str:
             return f"crashed{during}; no cause is named"
 
 
-def failure_short(kind: Kind, component: Component | None, phase: Phase | None = None) -> str:
+def failure_short(kind: Kind, component: Component | None) -> str:
     """A failure in a table cell."""
     part = SHORT[component] if component else ""
-    text = {
+    return {
         Kind.ALLOCATION: part or "allocation",
         Kind.BUFFER_LIMIT: f"{part} over buffer limit".strip(),
         Kind.RUNTIME_ALLOCATION: f"{part or 'memory'} ran out",
@@ -210,8 +210,6 @@ def failure_short(kind: Kind, component: Component | None, phase: Phase | None =
         Kind.MODEL: "model file",
         Kind.RPC: "RPC worker",
     }.get(kind, kind.value)
-    told = kind in (Kind.RUNTIME_ALLOCATION, Kind.CACHE_FULL)
-    return f"{text}, serving" if phase is Phase.SERVING and not told else text
 
 
 def remark(trial: Trial) -> str:
@@ -220,7 +218,7 @@ def remark(trial: Trial) -> str:
         return f"invalid: {printable(trial.why_invalid or 'reason unknown')}"
     failure, parts = trial.failure, []
     if failure is not None:
-        parts.append(failure_short(failure.kind, failure.component, failure.phase))
+        parts.append(failure_short(failure.kind, failure.component))
         if failure.evidence is Evidence.INFERRED:
             parts.append("inferred")
     elif trial.outcome.value == "failed":

@@ -111,11 +111,15 @@ def _blocks(
     return [
         Block(0, _wrapped(" · ".join(facts.setting), width, style="dim")),
         Block(0, [Line("")]),
-        Block(0, _wrapped(facts.unfinished, width, style="open") if facts.unfinished else []),
+        *(
+            [Block(0, [*_wrapped(facts.unfinished, width, style="open"), Line("")])]
+            * bool(facts.unfinished)
+        ),
         *_finding(facts.finding, width),
         *_run(facts.run, width),
         *_trials(facts.table, width, rows_gone),
         *_edges(facts, width),
+        Block(6, [Line("")]),
         Block(4, _paragraph("NOT TRIED", "; ".join(facts.not_tried), width)),
         *(Block(5, _paragraph("NOTE", caveat, width)) for caveat in facts.caveats),
         Block(0, _wrapped(footer, width, style="dim")),
@@ -226,8 +230,8 @@ def _paragraph(title: str, text: str, width: int) -> list[Line]:
     """A run-in heading and its text; nothing without text."""
     if not text:
         return []
-    rest = "  " if width < _NARROW else " " * 11
-    first, *more = wrap(text, width, first=title.ljust(9) + "  ", rest=rest)
+    first, rest = (title + "  ", "  ") if width < _NARROW else (title.ljust(11), " " * 11)
+    first, *more = wrap(text, width, first=first, rest=rest)
     return [Line(first, "head", len(title)), *map(Line, more)]
 
 
@@ -266,10 +270,10 @@ def _run(run: view.Run | None, width: int) -> list[Block]:
 
 def _edges(facts: view.DiagnosisView, width: int) -> list[Block]:
     blocks: list[Block] = []
-    title = [Line(""), Line("BOUNDARIES", "head")]
-    column = max((cells(edge.flag) for edge in facts.edges), default=0)
+    title = [Line(""), Line("BOUNDARIES" if facts.edges else "SLOPES", "head")]
+    column = min(max((cells(edge.flag) for edge in facts.edges), default=0), 12)
     for edge in facts.edges:
-        first = f"  {edge.flag.ljust(column)}  "
+        first = f"  {pad(edge.flag, column)}  "
         rest = "    " if width < _NARROW else " " * cells(first)
         lines = list(map(Line, wrap(edge.sentence, width, first=first, rest=rest)))
         blocks.append(Block(1, [*title, *lines]))
@@ -369,7 +373,7 @@ def _fitting(
     """The columns that fit: sizes with one decimal, then whole, then fewer, then no ``ready``."""
     known = len(table.components)
     choices = [(known, True, True), *((number, False, True) for number in range(known, -1, -1))]
-    remarks = max(cells(row.remark) for row in table.rows)
+    remarks = max(cells(text) for text in ("first failure", *(row.remark for row in table.rows)))
     for number, decimals, ready in [*choices, (0, False, False)]:
         heads = ["#", *table.axes, "change", *(SHORT[part] for part in table.components[:number])]
         sizes = range(2 + len(table.axes), 2 + len(table.axes) + number)

@@ -197,7 +197,8 @@ def _nothing_failed(doc: Diagnosis) -> Finding:
             tone=Tone.OPEN,
             sentence="the command as given was not run to an end; nothing is known about it",
         )
-    answered = f"{trial.requests.ok} of {trial.requests.sent} requests"
+    load = trial.requests
+    answered = f"{load.ok} of {load.sent} requests" if load.sent else "no request was sent"
     lasting = (say.lasting(trial.headroom, trial.growth_per_request),)
     match trial.outcome:
         case TrialOutcome.SERVED:
@@ -211,8 +212,8 @@ def _nothing_failed(doc: Diagnosis) -> Finding:
             return Finding(
                 word="READY",
                 tone=Tone.OPEN,
-                sentence="the command as given starts; that it serves its load was not shown "
-                f"({answered} answered)",
+                sentence="the command as given starts; that it serves was not shown "
+                f"({answered}{' answered' if load.sent else ''})",
                 details=lasting,
             )
         case TrialOutcome.FAILED:
@@ -292,8 +293,8 @@ def _load_finding(doc: Verification) -> Finding:
 
 
 def _sentence(failure: Failure) -> str:
-    inferred = " (inferred)" if failure.evidence is Evidence.INFERRED else ""
-    return say.what_failed(failure) + inferred
+    named = failure.evidence is Evidence.NAMED
+    return say.what_failed(failure) + ("" if named else " (inferred: the log lacks the cause line)")
 
 
 def _details(
@@ -303,8 +304,6 @@ def _details(
     details = []
     if failure.not_this:
         details.append(f"Not {say.listed([printable(what) for what in failure.not_this], 'or')}.")
-    if failure.evidence is Evidence.INFERRED:
-        details.append("Inferred: the line that names the cause is missing from the log.")
     if not failure.fatal:
         details.append("The process went on.")
     same = [
@@ -451,7 +450,7 @@ def _edge(flag: str, edge: Boundary, doc: Diagnosis) -> Edge:
         numbers = [str(n) for n in edge.trials]
         conditions.append(f"trial{'s' * (len(numbers) > 1)} {', '.join(numbers)}")
     return Edge(
-        flag=flag,
+        flag=printable(flag),
         sentence=" · ".join([*works, fails]),
         doubts=tuple(doubts),
         conditions=tuple(conditions),

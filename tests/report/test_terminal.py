@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.base.words import Evidence, Method
+from arriero.record.documents import Explanations, HistoryEntry, Slope
+from arriero.report import terminal
+from arriero.report._text import cells, command, encoded, printable, quote, wrap
+from tests.examples import example_diagnosis, example_explanation
+from tests.report.variants import HOSTILE, diagnoses, explanations, verifications, with_
+
+WIDTHS = (40, 60, 80, 120)
+DIAGNOSES = diagnoses()
+
+
+def bash(script: str) -> list[str]:
+    """What bash makes of some words, each ended by a zero byte."""
+    out = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=True)
+    return out.stdout.decode().split("\0")[:-1]
+
+
+def pasted(text: str) -> list[str]:
+    """The words of the command block as a shell reads them."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(("RUN THIS", "TRY THIS")))
+    while not re.match(r"  \S", lines[start]):
+        start += 1
+    end = start
+    while lines[end].endswith(" \\"):
+        end += 1
+    return bash("printf '%s\\0' " + "\n".join(lines[start : end + 1]))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", DIAGNOSES)
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    doc = DIAGNOSES[name]
+    run = doc.recommendation
+    exact = set(command(run.argv, run.env, width=width, indent="  ")) if run else set()
+    for line in terminal.diagnosis(doc, width=width).splitlines():
+        assert cells(line) <= width or line in exact, line
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", [name for name in DIAGNOSES if name != "unicode"])
+def test_a_diagnosis_fits_on_a_page(name: str, width: int) -> None:
+    text = terminal.diagnosis(DIAGNOSES[name], width=width)
+    assert len(text.splitlines()) <= terminal.LINES
+    assert text.endswith("\n")
+
+
+def test_a_command_longer_than_the_page_is_whole() -> None:
+    doc = DIAGNOSES["unicode"]
+    assert doc.recommendation
+    text = terminal.diagnosis(doc, width=40)
+    assert "--option-24" in text
+    assert "RUN THIS" in text
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["explanation", "verification"])
+def test_logs_and_loads_keep_the_width(kind: str, width: int) -> None:
+    docs = explanations() if kind == "explanation" else verifications()
+    for doc in docs.values():
+        text = getattr(terminal, kind)(doc, width=width)
+        assert all(cells(line) <= width for line in text.splitlines())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["example", "unicode", "gpus"])
+def test_the_command_pastes_into_a_shell_as_it_was(name: str, width: int) -> None:
+    doc = DIAGNOSES[name]
+    assert doc.recommendation
+    words = pasted(terminal.diagnosis(doc, width=width))
+    env = [f"{key}={value}" for key, value in doc.recommendation.env.items()]
+    assert words == [*env, *doc.recommendation.argv]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"))))
+def test_any_words_survive_the_shell(argv: list[str]) -> None:
+    # No shell per example: what bash does with $'…' is checked once below.
+    lines = command(["x", *argv], width=50)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    joined = " ".join(line.removesuffix("\\") for line in lines)
+    if "$'" not in joined:
+        assert shlex.split(joined) == ["x", *argv]
+
+
+def test_bash_reads_escaped_words_back() -> None:
+    argv = ["a\x1b[31mb", "tab\tnl\nq'\\", "rtl\u202eend", "$HOME `id` ~", "", "é\x7f"]
+    script = "printf '%s\\0' " + " ".join(map(quote, argv))
+    assert bash(script) == argv
+    assert "\x1b" not in script
+
+
+def test_the_verdict_comes_first_then_the_command_then_the_table() -> None:
+    text = terminal.diagnosis(example_diagnosis())
+    marks = ["FAILED", "recurrent state (RS)", "RUN THIS", "-np 16", "first failure", "BOUNDARIES"]
+    marks += ["per slot, measured", "NOT TRIED", "arriero report"]
+    places = [text.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+def test_the_example_says_what_a_person_needs() -> None:
+    text = terminal.diagnosis(example_diagnosis())
+    assert "CPU refused 4020.00 MiB = 64 slots × 62.81 MiB" in text
+    assert "log line 26" in text
+    assert "Not the model file, the tokenizer, the KV cache or the compute buffer." in text
+    assert "Same cause, ignore: RS in the fit probe (line 14)." in text
+    assert "served up to 20 · ready up to 32 · fails from 33 (graph, RS from 64)" in text
+    assert "repeats disagree from 32 to 33" in text
+    assert "verified: served 64 of 64 · 268 MiB left at the peak · no steady growth" in text
+    assert "costs prompt reuse, concurrency" in text
+    assert "MALLOC_ARENA_MAX=1; the command above does not" in text
+
+
+def test_a_product_is_only_claimed_where_it_is_exact() -> None:
+    doc = example_diagnosis()
+    rs, *others = doc.slopes
+    size = doc.trials[1].failure
+    assert size
+    assert size.bytes
+    for wrong in (
+        with_(rs, bytes=rs.bytes + 6000),
+        with_(rs, method=Method.ESTIMATED),
+        with_(rs, component=others[0].component),
+    ):
+        assert "slots ×" not in terminal.diagnosis(with_(doc, slopes=(wrong,)))
+    odd = with_(doc.verdict, failure=with_(size, bytes=size.bytes + 1))
+    assert "slots ×" not in terminal.diagnosis(with_(doc, verdict=odd))
+    # A slope read from "62.81 MiB" in a log is as good as the whole bytes behind it.
+    rounded = Slope(component=rs.component, per="slot", bytes=65861059, method=Method.MEASURED)
+    assert "= 64 slots × 62.81 MiB" in terminal.diagnosis(with_(doc, slopes=(rounded,)))
+
+
+def test_a_chunk_is_told_from_its_buffer() -> None:
+    text = terminal.diagnosis(DIAGNOSES["gpus"])
+    assert "Vulkan1 refused 2048.00 MiB, a chunk of a buffer of 8192.00 MiB" in text
+    assert "MiB on Vulkan1" in text
+
+
+def test_methods_that_are_not_measured_are_told() -> None:
+    text = terminal.diagnosis(DIAGNOSES["gpus"])
+    assert "per token of context, exact: KV 64 KiB" in text
+    assert "per row of -ub, estimated: compute 4 KiB" in text
+
+
+def test_what_is_inferred_says_so() -> None:
+    text = terminal.diagnosis(DIAGNOSES["crash while serving"])
+    assert "(inferred: the log lacks" in text
+    assert "ended by SIGABRT" in text
+    assert "crash, inferred" in text
+    named = with_(example_explanation().failure, evidence=Evidence.INFERRED)
+    assert "inferred" in terminal.explanation(with_(example_explanation(), failure=named))
+
+
+def test_ready_is_not_served() -> None:
+    text = terminal.diagnosis(DIAGNOSES["ready only"])
+    assert text.count("READY") == 1
+    assert "SERVED" not in text
+    assert "served was not shown" not in text
+    assert "it serves was not shown" in text
+
+
+def test_nothing_failed_needs_no_command() -> None:
+    text = terminal.diagnosis(DIAGNOSES["everything served"])
+    assert "SERVED" in text
+    assert "RUN THIS" not in text
+
+
+def test_an_unverified_command_is_not_called_proved() -> None:
+    text = terminal.diagnosis(DIAGNOSES["no limit"])
+    assert "TRY THIS (not verified)" in text
+    assert "RUN THIS" not in text
+    assert "verified: served" not in text
+    assert "worst case unknown" in text
+
+
+def test_an_interrupted_record_says_so_before_all() -> None:
+    text = terminal.diagnosis(DIAGNOSES["interrupted"])
+    assert text.index("NOT FINISHED") < text.index("FAILED ")
+    assert "NO VERDICT" in terminal.diagnosis(DIAGNOSES["interrupted at once"])
+
+
+def test_a_failing_baseline_points_to_placement() -> None:
+    assert "look at placement" in " ".join(terminal.diagnosis(DIAGNOSES["baseline fails"]).split())
+
+
+def test_a_limit_is_told_with_its_kind() -> None:
+    assert "limit 3.5 GiB address space" in terminal.diagnosis(example_diagnosis())
+    assert "limit 3 GiB memory cgroup" in terminal.diagnosis(DIAGNOSES["cgroup"])
+    bare = with_(example_diagnosis(), notes=())
+    assert "not RAM" in " ".join(terminal.diagnosis(bare, width=120).split())
+
+
+def test_left_out_trials_are_counted() -> None:
+    text = terminal.diagnosis(DIAGNOSES["many trials"])
+    left = re.search(r"(\d+) trials left out", " ".join(text.split()))
+    assert left
+    shown = [line for line in text.splitlines() if re.match(r" *\d+  ", line)]
+    assert int(left[1]) + len(shown) == len(DIAGNOSES["many trials"].trials)
+    assert {"2", "9"} <= {line.split()[0] for line in shown}
+
+
+def test_the_legend_explains_only_what_is_used() -> None:
+    text = terminal.diagnosis(DIAGNOSES["everything served"])
+    assert "refused" not in text
+    assert "! refused" in terminal.diagnosis(example_diagnosis())
+
+
+def test_no_colour_unless_asked_for() -> None:
+    doc = example_diagnosis()
+    plain, coloured = terminal.diagnosis(doc), terminal.diagnosis(doc, colour=True)
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    assert coloured.count("\x1b[0m") * 2 == coloured.count("\x1b[")
+
+
+def test_strangers_text_cannot_steer_the_terminal() -> None:
+    texts = [terminal.diagnosis(DIAGNOSES["hostile"])]
+    texts += [terminal.explanation(explanations()["hostile"])]
+    texts += [terminal.verification(verifications()["no steps"])]
+    for text in texts:
+        assert not set(text) & {"\x1b", "\u202e", "\x07"}
+        assert "\\x1b[31m" in "".join(text.split())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
+@pytest.mark.parametrize("name", DIAGNOSES)
+def test_other_encodings_can_print_it(name: str, encoding: str) -> None:
+    text = terminal.diagnosis(DIAGNOSES[name], encoding=encoding)
+    text.encode(encoding)
+    if encoding == "ascii" and name == "example":
+        assert "64 slots x 62.81 MiB" in text
+        assert "\\u" not in text
+
+
+def test_a_path_is_escaped_rather_than_changed() -> None:
+    assert encoded("a–b", "ascii") == "a-b"
+    assert encoded("a–b", "ascii", exact=True) == "a\\u2013b"
+
+
+def test_a_router_log_shows_each_child() -> None:
+    text = terminal.explanation(explanations()["router"])
+    assert "2 children, 1 of them with a failure" in text
+    assert "router child 34605" in text
+    assert "router child 41303" in text
+
+
+def test_an_explanation_quotes_the_log() -> None:
+    text = terminal.explanation(example_explanation())
+    assert "> E llama_init_from_model: failed to initialize the context" in text
+    assert "no limit" not in text
+    both = Explanations(explanations=(example_explanation(), explanations()["exited"]))
+    text = terminal.explanation(both)
+    assert "FAILED" in text
+    assert "EXITED" in text
+
+
+def test_every_kind_of_failure_has_its_words() -> None:
+    text = " ".join(terminal.explanation(explanations()["every kind"]).split())
+    for words in ("KV cells used up", "options refused", "RPC worker", "killed", "hang", "crash"):
+        assert words in text
+
+
+def test_a_verification_shows_what_proves_each_step() -> None:
+    text = terminal.verification(verifications()["nothing showed it"])
+    assert "NOT VERIFIED" in text
+    assert "2 steps shown by nothing" in text
+    assert text.count("NOTHING SHOWED IT") == 2
+    text = terminal.verification(verifications()["verified"])
+    assert "VERIFIED  64 of 64 requests answered" in text
+    assert "headroom unknown · growth unknown" in terminal.verification(verifications()["url"])
+
+
+def test_history_is_one_line_each() -> None:
+    entry = HistoryEntry(
+        id="diag-3f2a9c",
+        schema="arriero.diagnosis/1",
+        created_at="2026-09-20T02:11:07Z",
+        summary="RS refused " + HOSTILE,
+        complete=False,
+    )
+    text = terminal.history([entry, entry])
+    assert len(text.splitlines()) == 3
+    assert "2026-09-20 02:11" in text
+    assert "(not finished)" in text
+    assert "no records" in terminal.history([])
+
+
+def test_wide_characters_count_twice() -> None:
+    assert cells("模型") == 4
+    assert cells("e\u0301") == 1
+    assert all(cells(line) <= 7 for line in wrap("模型模型模型模型 abc", 7, first="> "))
+
+
+@given(st.text(), st.integers(8, 60))
+def test_wrapping_loses_nothing(text: str, width: int) -> None:
+    text = printable(text)
+    lines = wrap(text, width, first="  ")
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert all(cells(line) <= width for line in lines)
+
+
+def test_options_of_a_pipe_are_plain() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read), os.fdopen(write, "w", encoding="utf-8") as stream:
+        assert terminal.options(stream) == {"width": 80, "colour": False, "encoding": "utf-8"}
