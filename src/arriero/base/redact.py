@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, quote_plus
@@ -92,20 +93,22 @@ _DATA_SUFFIX: Final = re.compile(
     r"\.(?:gguf|bin|safetensors|txt|log|jsonl?|jinja2?|csv|db|sqlite|pem|key|png|jpe?g|wav|mp3)\Z",
     re.IGNORECASE,
 )
-_SECRET_FLAGS: Final = re.compile(
-    r"(?:-hft|--?(?:[a-z0-9]{1,20}-){0,4}"
-    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?))\Z"
+_FLAG: Final = (
+    r"(?:-hft|--(?:[a-z0-9]{1,20}-){0,4}"
+    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?))"
 )
+_NAME: Final = (
+    r"api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?|passw(?:or)?d"
+    r"|passphrase|private[_-]?key|credentials?"
+    r"|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token"
+)
+_SECRET_FLAGS: Final = re.compile(_FLAG + r"\Z")
 _PROMPT_FLAGS: Final = _words(
     "-p --prompt -sys --system-prompt -r --reverse-prompt --in-prefix --in-suffix "
     "--mcp-servers-json"
 )
 _SECRET_NAME: Final = re.compile(
-    r"(?:api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?|passw(?:or)?d|"
-    r"passphrase|private[_-]?key|credentials?|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token|"
-    r"hft|authorization|cookie)\Z"
-    r"|(?:^|_)(?:KEY|TOKEN|SECRET|PASS|PAT)\Z|\A--?(?:\w+-)*token\Z|\Atoken\Z",
-    re.IGNORECASE,
+    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat))\Z", re.IGNORECASE
 )
 _PROMPT_NAMES: Final = _words(
     """
@@ -128,7 +131,7 @@ _TOKEN: Final = re.compile(
     r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
     r"|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
     r"|hooks\.slack\.com/services/[A-Za-z0-9/]{10,}"
-    r"|eyJ[A-Za-z0-9_-]{17,}(?:\.[A-Za-z0-9_-]*){0,4}"
+    r"|eyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]*){0,4}"
     rf"|{_START}sk-[A-Za-z0-9_-]{{16,}}"
 )
 _BEARER: Final = re.compile(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
@@ -140,23 +143,18 @@ _QUERY: Final = re.compile(
     r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
     re.IGNORECASE,
 )
-_SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|\s{1,4})(?:-\s{1,4})?"""
-_ASSIGN: Final = r"""(?:\\*["'])?\s{0,4}[=:]\s{0,4}"""
+_SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|\s{1,40})(?:-\s{1,4})?"""
+_ASSIGN: Final = r"""(?:\\*["'])?\s{0,4}[=:]\s{0,4}+"""
+_MIXED: Final = (  # twelve or more characters, letters and digits among them
+    r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
+    r"""(?=["'\\]{0,4}[\d_.+/=-]{0,64}[A-Za-z])"""
+)
 _KEYED: Final = re.compile(
-    r"(?:(?<![\w-])(?:-hft|--(?:[a-z0-9]{1,20}-){0,4}"
-    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?)(?![\w-])))"
-    + _SEPARATOR
-    + r"|(?i:api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?"
-    r"|passw(?:or)?d|passphrase|private[_-]?key|credentials?"
-    r"|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token)"
-    + _ASSIGN
-    + r"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD)"
-    + _ASSIGN
-    + r"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
-    + r"|(?<![\w-])token"
-    + _ASSIGN
-    + r"(?=[\"'\\]{0,4}[\w.+/=-]{0,64}[A-Za-z][\w.+/=-]{0,64}\d|[\"'\\]{0,4}[\w.+/=-]{0,64}\d"
-    r"[\w.+/=-]{0,64}[A-Za-z])(?=[\"'\\]{0,4}[\w.+/=-]{12})"
+    rf"(?<![\w-]){_FLAG}(?![\w-]){_SEPARATOR}"
+    rf"|(?i:{_NAME}){_ASSIGN}(?!\d{{1,4}} keys loaded)"
+    rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
+    rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
+    rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
 )
 _HEADER: Final = re.compile(
     r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
@@ -205,7 +203,8 @@ def _keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
     while found := _KEYED.search(text, at):
         start, end = _value_span(text, found.end())
         at = max(end, found.end())
-        if text[start:end].strip("[]{},").lower() not in _NOT_SECRET:
+        flag = text.startswith("--", start)  # "-hft, --hf-token TOKEN"
+        if not flag and text[start:end].strip("[]{},").lower() not in _NOT_SECRET:
             yield start, end, SECRET
 
 
@@ -280,18 +279,20 @@ _UNIX_START: Final = (
 _PLACE: Final = re.compile(
     rf"(?P<url>(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{{1,15}}:(?:\\?/){{2}}(?!/)"
     r"(?:\\/|[^\s\"'<>`\\^{}|])*)"
-    rf"|(?P<file>file:(?:\\?/){{2,3}})(?P<filepath>(?:{_SEP}|{_SEGMENT})*)"
-    r"|(?P<windows>(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))[A-Za-z]:(?:\\{1,4}|/(?!/))"
-    r"(?:[^\\/:*?\"<>|\r\n\t,;']{1,120}[\\/]{1,4}){0,40}[^\\/:*?\"<>|\s,;']{0,120})"
+    rf"|(?P<file>file:(?:\\?/){{2,3}})(?P<filepath>(?:[A-Za-z]:)?(?:{_SEP}|{_SEGMENT})+)"
+    r"|(?P<windows>(?:\\{2,4}\?\\{1,2})?(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))[A-Za-z]:(?:\\{1,4}|/(?!/))"
+    r"(?:[^\\/:*?\"<>|\r\n\t,;']{0,120}(?<! )[\\/]{1,4}){0,40}[^\\/:*?\"<>|\s,;']{0,120})"
     r"|(?P<unc>(?<![\w\\:])(?:\\\\){1,4}[A-Za-z0-9_.$?-]{2,64}"
     r"(?:\\{1,4}[^\\/:*?\"<>|\r\n\t,;']{1,120}(?=\\))*\\{1,4}[^\\/:*?\"<>|\s,;']{0,120})"
     rf"|(?P<remote>(?<![\w./@+-])(?:[\w.+-]{{1,64}}@)?{_HOST}(?<=[A-Za-z0-9_.-]{{2}}):)(?={_SEP}{_SEGMENT})"
     rf"|(?P<home>(?:{_SEP}mnt{_SEP}[a-z])?{_SEP}(?:home|Users){_SEP}{_SEGMENT}+(?:{_SEP}+{_SEGMENT}*)*)"
     rf"|(?P<unix>{_UNIX_START}(?:~[\w.-]{{0,64}}|\.{{1,2}})?(?:{_SEP}+{_SEGMENT}+)+{_SEP}?)"
-    r"|(?P<relative>(?<![\w./@+~%>-])[\w.+@-]{1,100}(?:[/\\][\w.+@-]{1,100}){1,20})"
+    r"|(?P<relative>(?<![\w./@+~%>-])[\w.+@][\w.+@-]{0,99}"
+    r"(?:(?:/|\\(?![nrtu\"\\]))[\w.+@-]{1,100}){1,20})"
 )
 _MORE: Final = re.compile(
-    rf"(?: (?![-.~]){_SEGMENT}{{1,60}}){{1,4}}(?:(?:{_SEP}+{_SEGMENT}+)+|(?<=\.gguf)|(?<=\.json)|(?<=\.log))"
+    rf"(?: (?![-.~])(?:(?!=){_SEGMENT}){{1,60}}){{1,4}}"
+    rf"(?:(?:{_SEP}+{_SEGMENT}+)+|(?<=\.gguf)|(?<=\.json)|(?<=\.log))"
 )
 _HOME_USER: Final = re.compile(
     rf"(?:{_SEP}(?:home|Users)|{_SEP}(?:run{_SEP})?media|[A-Za-z]:[\\/]{{1,4}}Users)"
@@ -345,6 +346,9 @@ _DOMAIN: Final = re.compile(
     r"(?![\w-]|\.[\w])",
     re.IGNORECASE,
 )
+_PRIVATE: Final = re.compile(
+    r"\.(?:lan|local|localdomain|internal|intranet|corp|home|private|arpa|ts\.net)\Z"
+)
 _PUBLIC: Final = re.compile(
     r"(?:[\w-]+\.)*(?:github\.com|githubusercontent\.com|ghcr\.io|huggingface\.co|hf\.co|ggml\.ai|"
     r"ggml\.org|pypi\.org|pythonhosted\.org|modelscope\.cn|example\.(?:com|org|net)|"
@@ -361,7 +365,7 @@ _SYSTEM: Final = re.compile(
 # -- prompts ----------------------------------------------------------------------------------
 
 _JSON_NAME: Final = re.compile(
-    rf"""(\\*)(["'])(?:{"|".join(sorted(_PROMPT_NAMES))})\1\2\s{{0,4}}:\s{{0,4}}"""
+    rf"""(?<!\\)(\\*)(["'])(?:{"|".join(sorted(_PROMPT_NAMES))})\1\2\s{{0,4}}:\s{{0,4}}"""
 )
 _BRACKETS: Final = re.compile(r"""(?<!\\)(\\*)"|[\[\]{}]""")
 _PROMPT_FLAG: Final = re.compile(
@@ -386,8 +390,9 @@ _SPOKEN: Final = re.compile(
 )
 _PREFIXED: Final = re.compile(
     r"[^\n]{0,120}?\b\d{1,5}\.\d\d\.\d{3}\.\d{3} [IWED] |(?:\[\d{1,5}\] )?"
-    r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve|graph_reserve|decode|init|update"
-    r"|prompt_save|alloc_|set_|INFO|WARN|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
+    r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve"
+    r"|graph_reserve|decode|init|update|prompt_save|alloc_|set_|request:|response:|prompt:|INFO|WARN"
+    r"|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
 )
 _SPOKEN_LINES: Final = 400
 
@@ -524,6 +529,8 @@ class Redactor:
         for argv in _argvs(document):
             for value in secrets_of(argv, {}):
                 self._learn_secret(value)
+            for flag, value in pairwise(argv):
+                self._learn_address(flag, value)
             self._paths.update(
                 word for word in argv if " " in word and re.match(r"[/~]|[A-Za-z]:[\\/]|\\\\", word)
             )
@@ -531,10 +538,8 @@ class Redactor:
             if _SECRET_NAME.search(name) or _SECRET_FLAGS.match(name):
                 for word in (value, *value.split(",")):
                     self._learn_secret(word)
-            elif name in {"--rpc", "LLAMA_ARG_RPC"}:
-                self._learn_workers(value)
-            elif name == "--host":
-                self._learn_host(value)
+            else:
+                self._learn_address(name, value)
         for text in _texts(document):
             self._learn_text(text, level)
 
@@ -567,15 +572,23 @@ class Redactor:
         if len(name) < 2 or _ALIAS.match(name) or _is_loopback(name) or _PUBLIC.match(name):
             return
         if worker:
-            self._workers.add(name)
+            self._workers |= {name, name if _is_address(name) else name.partition(".")[0]}
         if not _is_address(name) and len(self._hosts) < _NAMES_CEILING:
             label = name.partition(".")[0]
-            for word in {name, label} if len(label) > 3 else {name}:
+            # The first label alone names a machine, but not in docs.project.org.
+            alone = len(label) > 3 and bool(_PRIVATE.search(name) or re.search(r"\d", label))
+            for word in {name, label} if alone else {name}:
                 if word not in _FIELD_WORDS and not word.isdigit():
                     self._hosts.add(word)
                     self._compiled.pop("hosts", None)
-            if label != name:
-                self._aliases.setdefault(label, self._alias(name))
+        if worker:
+            self._alias(name)  # numbered in the order in which they are named
+
+    def _learn_address(self, flag: str, value: str) -> None:
+        if flag in {"--rpc", "LLAMA_ARG_RPC"}:
+            self._learn_workers(value)
+        elif flag in {"--host", "LLAMA_ARG_HOST"}:
+            self._learn_host(value)
 
     def _learn_workers(self, value: str) -> None:
         for found in _ENDPOINT.finditer(value):
@@ -697,7 +710,7 @@ class Redactor:
                 self._learn_host(server)
             return _reduced(body), end
         if kind == "relative":
-            keep = _ALIAS.match(body) or not _DATA_SUFFIX.search(body)
+            keep = not _DATA_SUFFIX.search(body) and not re.search("/(?:home|Users)/", body)
             return (body if keep else _reduced(body)), end
         if kind in {"unix", "home"}:
             quoted = text[found.start() - 1 : found.start()] if found.start() else ""
@@ -742,9 +755,11 @@ class Redactor:
         user, host = found.groups()
         if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host) or _FIELD_WORDS.issuperset({user}):
             return found[0]
+        if user == SECRET:
+            return f"{user}@{self._alias(host)}"
         if re.search(r"\.[A-Za-z]{2,}\Z", host):
             return "<email>"
-        return f"{user if user == SECRET else USER}@{self._alias(host)}"
+        return f"{USER}@{self._alias(host)}"
 
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
@@ -762,6 +777,8 @@ class Redactor:
         key = name.strip(".[]").lower()
         if _ALIAS.match(key) or _is_loopback(key) or _PUBLIC.match(key) or key == SECRET.lower():
             return name
+        label = key.partition(".")[0]
+        key = label if label in self._hosts and not _is_address(key) else key
         if key not in self._aliases:
             kind = "worker" if key in self._workers else "host"
             taken = len({a for a in self._aliases.values() if a.startswith(kind)})
@@ -864,7 +881,7 @@ def _blank(item: Any, word: str) -> Any:
     if isinstance(item, str):
         return word if item else item
     if isinstance(item, Mapping):
-        return {} if word == SECRET else {"": word}
+        return {}
     if isinstance(item, list | tuple):
         return type(item)(_blank(part, word) for part in item)
     return item
