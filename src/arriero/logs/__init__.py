@@ -1,1 +1,8 @@
-"""Log text of any era → events → failure, buffers, notices."""
+"""Log text of any era → failure, buffers, notices."""
+
+from __future__ import annotations
+
+from arriero.logs.reader import LogReader, Mark
+from arriero.logs.stream import read_log
+
+__all__ = ["LogReader", "Mark", "read_log"]

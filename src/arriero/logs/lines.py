@@ -1,0 +1,223 @@
+"""From raw log text to llama.cpp's own lines: colours, prefixes, wrapping and order undone.
+
+A line reaches people through journald, docker, Kubernetes, a router, a terminal, a desktop app or a
+Markdown quote, each with its own prefix. Rules never anchor on what is left, so an unknown prefix
+costs only the looks of the quoted text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+MAX_LINE = 8192
+"""Characters of a line that are looked at."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|(?:\^\[)?\[\d{1,3}(?:;\d{1,3})*m")
+_NOT_A_HOST = r"(?!(?:srv|slot|que|res|cmn|spec)\s)"
+_OUTER = re.compile(
+    rf"""
+    (?P<quote>>\s?)
+  | (?P<stamp>\d+\.\d\d\.\d{{3}}\.\d{{3}})\s
+  | (?P<level>[IWED])\s(?=\S)
+  | \[\s{{0,4}}(?P<child>\d{{4,5}})\]\s
+  | (?P<iso>\d{{4}}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:Z|\s?[+-]\d\d:?\d\d)?)
+      (?:\s(?:stdout|stderr)\s[FP])?\s{_NOT_A_HOST}
+      (?:\S+\s(?:[\w./@-]+\[\d+\]|kernel|systemd|dockerd|ollama|[\w./@-]*llama[\w./@-]*server):\s)?
+  | (?P<syslog>[A-Z][a-z]{{2}}\s[ \d]\d\s\d\d:\d\d:\d\d(?:\.\d+)?)\s
+      {_NOT_A_HOST}(?:\S+\s[^\s:\[]+(?:\[\d+\])?:\s)?
+  | {_NOT_A_HOST}(?:[\w.-]+\s)?[\w./@-]+\[\d+\]:\s
+  | \[(?:[^\]\n]{{0,80}}(?:\d\d:\d\d|\d{{4}}-\d\d-\d\d|::|/)[^\]\n]{{0,80}}
+      |(?i:info|warn(?:ing)?|error|debug|trace|std(?:err|out)|llama[\w.-]*|server|app|engine|lm\s?studio)
+      |\s*\d+\.\d{{3,6}})\]:?\s*
+  | (?P<clock>\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AP]M)?)\s
+      (?:(?:DBG|INF|WRN|ERR|TRC)\s)?(?:GRPC\([^)]*\):\s)?(?:std(?:err|out)\s)?
+  | [A-Za-z0-9][\w./-]{{0,60}}\s*\|\s
+    """,
+    re.VERBOSE,
+)
+_MAYBE_OUTER = re.compile(
+    r"[>\[\d]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S+\s*\|\s"
+)
+_STRONG_START = re.compile(
+    r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
+    r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:"
+    r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main|build"
+    r"|system_info|set_|reserve|output_reserve|device_info|update|warning|error)\w*:\s"
+)
+_MESSAGE_KEYS = ("log", "MESSAGE", "msg", "message", "line")
+_decode_json = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of llama.cpp, cleaned. ``stamp`` is the server's own time in microseconds."""
+
+    number: int
+    text: str
+    child: str | None = None
+    stamp: int | None = None
+
+
+def plain(raw: str) -> str:
+    """``raw`` without colours, carriage returns, NULs, and at most ``MAX_LINE`` characters."""
+    if len(raw) > MAX_LINE:
+        raw = raw[:MAX_LINE]
+    if "\x1b" in raw or "m" in raw:
+        raw = _COLOUR.sub("", raw)
+    if "\x00" in raw:
+        raw = raw.replace("\x00", "")
+    return raw.rstrip("\r\n")
+
+
+def clean(raw: str, number: int) -> Line:
+    """Take off everything that is around the server's own text."""
+    text = plain(raw).strip()
+    child: str | None = None
+    stamp: int | None = None
+    for _ in range(8):
+        if text.startswith("{"):
+            unpacked = _unpack(text)
+            if unpacked is None:
+                break
+            text = plain(unpacked).strip()
+            continue
+        if not _MAYBE_OUTER.match(text):
+            break
+        found = _OUTER.match(text)
+        if found is None:
+            break
+        if found["child"]:
+            child = found["child"]
+        if found["stamp"]:
+            stamp = _microseconds(found["stamp"])
+        text = text[found.end() :].lstrip()
+    return Line(number, text, child, stamp)
+
+
+def _unpack(text: str) -> str | None:
+    """The message inside a JSON line (docker's, journald's, or the server's own of early 2024)."""
+    if not text.endswith("}"):
+        return None
+    try:
+        record = _decode_json(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    for key in _MESSAGE_KEYS:
+        message = record.get(key)
+        if isinstance(message, str):
+            rest = " ".join(
+                f"{k}={v}" for k, v in record.items() if k in ("model", "build", "commit", "error")
+            )
+            place = record.get("function")
+            head = f"{place}: " if isinstance(place, str) else ""
+            return f"{head}{message} {rest}".rstrip()
+    return None
+
+
+def _microseconds(stamp: str) -> int:
+    minutes, seconds, milli, micro = (int(part) for part in stamp.split("."))
+    return ((minutes * 60 + seconds) * 1000 + milli) * 1000 + micro
+
+
+def outer_time(raw: str) -> str | None:
+    """The time that journald or docker put in front, for telling the order of lines."""
+    found = _OUTER.match(plain(raw).strip())
+    if found is None:
+        return None
+    return found["iso"] or found["syslog"] or found["clock"]
+
+
+def is_reversed(raws: Sequence[str]) -> bool:
+    """Whether the newest line comes first, as ``journalctl -r`` prints it.
+
+    Told by the server's own clock where there is one, by the prefix's clock otherwise, and by the
+    order in which a start goes where there is neither.
+    """
+    for trend in (_stamp_trend, _outer_trend, _milestone_trend):
+        up, down = trend(raws)
+        if up + down >= 1 and up != down:
+            return down > up
+    return False
+
+
+def _count_trend(values: Sequence[object]) -> tuple[int, int]:
+    up = sum(1 for a, b in zip(values, values[1:], strict=False) if a < b)  # type: ignore[operator]  # homogeneous
+    down = sum(1 for a, b in zip(values, values[1:], strict=False) if a > b)  # type: ignore[operator]
+    return up, down
+
+
+def _stamp_trend(raws: Sequence[str]) -> tuple[int, int]:
+    by_child: dict[str | None, list[int]] = {}
+    for raw in raws:
+        line = clean(raw, 0)
+        if line.stamp is not None:
+            by_child.setdefault(line.child, []).append(line.stamp)
+    counts = [_count_trend(stamps) for stamps in by_child.values()]
+    return sum(up for up, _ in counts), sum(down for _, down in counts)
+
+
+def _outer_trend(raws: Sequence[str]) -> tuple[int, int]:
+    return _count_trend([t for raw in raws if (t := outer_time(raw)) is not None])
+
+
+_MILESTONES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"^(?:build|version|system_info|device_info)\b",
+        r"model_loader: |print_info: |print_meta: ",
+        r"load_tensors: (?:loading|offload)",
+        r"model buffer size|alloc_tensor_range|cudaMalloc failed|insufficient memory|allocation of size",
+        r"^llama_\w+: n_(?:ctx|batch)\b",
+        r"KV buffer size|RS buffer size|for kv cache|for rs cache|failed to allocate buffer of size",
+        r"compute buffer size|compute (?:pp )?buffers",
+        r"warming up",
+        r"failed to create.context|failed to load model",
+        r"model loaded|listening on http|exiting due|unable to load model",
+    )
+)
+
+
+def _milestone_trend(raws: Sequence[str]) -> tuple[int, int]:
+    ranks: list[int] = []
+    for raw in raws:
+        text = clean(raw, 0).text
+        for rank, pattern in enumerate(_MILESTONES):
+            if pattern.search(text):
+                ranks.append(rank)
+                break
+    return _count_trend(ranks)
+
+
+def wrap_width(raws: Sequence[str]) -> int | None:
+    """The column at which a terminal (or a paste) broke these lines, if one did.
+
+    Evidence: the longest lines are all equally long and none of the lines after them begins like a
+    line of the server.
+    """
+    shown = [plain(raw) for raw in raws]
+    if len(shown) < 2:
+        return None
+    width = max(len(line) for line in shown)
+    if width < 30:
+        return None
+    after = [b for a, b in zip(shown, shown[1:], strict=False) if len(a) == width and b.strip()]
+    if not after or any(_STRONG_START.match(strip_outer(line)) for line in after):
+        return None
+    return width
+
+
+def strip_outer(shown: str) -> str:
+    """A plain line without what journald or docker put in front; the server's own prefix stays."""
+    text = shown
+    for _ in range(4):
+        found = _OUTER.match(text)
+        if found is None or found["stamp"] or found["level"] or found["child"]:
+            break
+        text = text[found.end() :]
+    return text
