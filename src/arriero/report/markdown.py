@@ -23,6 +23,7 @@ from arriero.report._trials import Size, Table
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#&$])")
 _TICKS = re.compile(r"`+")
 _BAR = re.compile(r"(?<!\\)\|")
+_ESCAPED = r"\\|"
 
 
 # --- documents ---------------------------------------------------------------------------------
@@ -285,9 +286,8 @@ def shell(argv: Sequence[str], env: Mapping[str, str]) -> str:
 def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: set[int]) -> str:
     """A table; cells are Markdown already, with bars inside code spans still to be escaped."""
     rule = ["--:" if index in right else "---" for index in range(len(heads))]
-    return "\n".join(
-        f"| {' | '.join(_BAR.sub('\\\\|', cell) for cell in row)} |" for row in (heads, rule, *rows)
-    )
+    lines = (" | ".join(_BAR.sub(_ESCAPED, cell) for cell in row) for row in (heads, rule, *rows))
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def _joined(parts: Iterable[str]) -> str:

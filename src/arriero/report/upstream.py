@@ -39,10 +39,9 @@ def issue(doc: Diagnosis) -> str:
         "First Bad Commit": "Not known: other builds were not tried.",
         "Relevant log output": _logs(facts),
     }
-    title = (
-        f"Eval bug: {printable(doc.baseline.model.arch or '') + ': ' if doc.baseline.model else ''}"
-    )
-    title += facts.finding.sentence
+    model = doc.baseline.model
+    arch = f"{printable(model.arch)}: " if model and model.arch else ""
+    title = f"Eval bug: {arch}{facts.finding.sentence}"
     body = "\n\n".join(f"### {label}\n\n{text}" for label, text in fields.items())
     return f"{prose(title)}\n\n{body}\n"
 
