@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from arriero.base.redact import SECRET, Level, Redactor, secrets_of
+from arriero.base.redact import SECRET, Redactor, secrets_of
 from arriero.record.documents import Diagnosis, Explanation, Verification
 from tests.examples import example_diagnosis, example_explanation, example_verification
 
@@ -40,22 +40,22 @@ def redactor_for(case: dict[str, Any]) -> Redactor:
     )
 
 
-def redact(case: dict[str, Any], level: Level) -> Any:
-    """The case's text, argument list or document at one level."""
+def redact(case: dict[str, Any], *, share: bool) -> Any:
+    """The case's text, argument list or document."""
     return redacted(
-        redactor_for(case), case.get("text") or case.get("argv") or case["document"], level
+        redactor_for(case), case.get("text") or case.get("argv") or case["document"], share=share
     )
 
 
-def redacted(redactor: Redactor, value: Any, level: Level) -> Any:
+def redacted(redactor: Redactor, value: Any, *, share: bool) -> Any:
     if isinstance(value, str):
-        return redactor.secrets(value) if level is Level.SECRETS else redactor.share(value)
-    return redactor.scrub(value, level)
+        return redactor.share(value) if share else redactor.secrets(value)
+    return redactor.scrub(value, share=share)
 
 
 @pytest.mark.parametrize("case", load_cases())
 def test_nothing_planted_comes_through(case: dict[str, Any]) -> None:
-    kept, shared = (str(redact(case, level)) for level in Level)
+    kept, shared = (str(redact(case, share=share)) for share in (False, True))
     for planted in case.get("secrets", ()):
         assert planted not in kept
         assert planted not in shared
@@ -68,7 +68,7 @@ def test_nothing_planted_comes_through(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", load_cases())
 def test_keeping_takes_out_secrets_only(case: dict[str, Any]) -> None:
     """Paths and names stay readable in the terminal and in the record."""
-    kept = str(redact(case, Level.SECRETS))
+    kept = str(redact(case, share=False))
     original = str(case.get("text") or case.get("argv") or case["document"])
     for name in ("maribel", "atlas77", "10.0.69.2", "/srv/acme"):
         if name in original and "secrets" not in case:
@@ -77,9 +77,9 @@ def test_keeping_takes_out_secrets_only(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", load_cases())
 def test_twice_is_once(case: dict[str, Any]) -> None:
-    for level in Level:
-        once = redact(case, level)
-        assert redacted(Redactor(), once, level) == once
+    for share in (False, True):
+        once = redact(case, share=share)
+        assert redacted(Redactor(), once, share=share) == once
 
 
 @pytest.mark.parametrize("line", load_lines())
@@ -129,25 +129,25 @@ def test_secrets_of_a_command(tmp_path: Path) -> None:
         (example_verification, Verification),
     ],
 )
-@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("share", [False, True])
 def test_documents_keep_their_schema(
-    make: Callable[[], msgspec.Struct], kind: type[msgspec.Struct], level: Level
+    make: Callable[[], msgspec.Struct], kind: type[msgspec.Struct], share: bool
 ) -> None:
     # Names that are also words of the contract must not damage it.
     redactor = Redactor(users=["hybrid", "slot", "id", "served", "ana"], hosts=["baseline"])
     document = make()
-    scrubbed = redactor.scrub(document, level)
+    scrubbed = redactor.scrub(document, share=share)
     text = msgspec.json.encode(scrubbed)
     assert msgspec.json.decode(text, type=kind) == scrubbed
-    assert scrubbed == redactor.scrub(scrubbed, level)
-    if level is Level.SHARE:
+    assert scrubbed == redactor.scrub(scrubbed, share=share)
+    if share:
         assert b"/home" not in text
         assert b'"ana' not in text
 
 
 def test_numbers_and_verdict_of_a_shared_document_are_untouched() -> None:
     document = example_diagnosis()
-    shared = Redactor().scrub(document, Level.SHARE)
+    shared = Redactor().scrub(document, share=True)
     assert shared.boundary == document.boundary
     assert shared.slopes == document.slopes
     assert shared.verdict == document.verdict
@@ -227,8 +227,8 @@ def test_twice_is_once_on_any_text(text: str) -> None:
 )
 @settings(deadline=None)
 def test_any_json_value_is_scrubbed_without_trouble(value: Any) -> None:
-    for level in Level:
-        scrubbed = Redactor().scrub(value, level)
+    for share in (False, True):
+        scrubbed = Redactor().scrub(value, share=share)
         assert type(scrubbed) is type(value)
         json.dumps(scrubbed)
 

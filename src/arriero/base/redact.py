@@ -26,7 +26,7 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
-SECRET: Final = "REDACTED"  # noqa: S105  the word that stands in a secret's place; safe in a shell
+SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
 PROMPT: Final = "<prompt>"
 DIRECTORY: Final = "<dir>"
 USER: Final = "<user>"
@@ -35,13 +35,6 @@ _T = TypeVar("_T")
 _KEY_FILE_CEILING: Final = 1 << 16
 _NAMES_CEILING: Final = 512
 _DEPTH_CEILING: Final = 64
-
-
-class Level(Enum):
-    """How much is taken out."""
-
-    SECRETS = "secrets"
-    SHARE = "share"
 
 
 # -- words ------------------------------------------------------------------------------------
@@ -66,7 +59,7 @@ _FIELD_WORDS: Final = _words(
 )
 """Words of llama.cpp's own lines. A user or host of such a name is only taken out where it stands
 as one: in a path, a log prefix, an address."""
-_NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET.lower()})
+_NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
 _ROUTES: Final = _words(
     """
     apply-template chat completion completions control cors-proxy detokenize embedding embeddings
@@ -516,15 +509,15 @@ class Redactor:
 
     def secrets(self, text: str) -> str:
         """The text without secrets."""
-        self._learn_text(text, Level.SECRETS)
+        self._learn_text(text, share=False)
         return self._without_secrets(text)
 
     def share(self, text: str) -> str:
         """The text as it may be shown to anybody."""
-        self._learn_text(text, Level.SHARE)
+        self._learn_text(text, share=True)
         return self._shared(text)
 
-    def learn(self, document: object, level: Level = Level.SHARE) -> None:
+    def learn(self, document: object, *, share: bool = True) -> None:
         """Remember the secrets and names in a document, to take them out of others too."""
         for argv in _argvs(document):
             for value in secrets_of(argv, {}):
@@ -541,12 +534,15 @@ class Redactor:
             else:
                 self._learn_address(name, value)
         for text in _texts(document):
-            self._learn_text(text, level)
+            self._learn_text(text, share=share)
 
-    def scrub(self, document: _T, level: Level) -> _T:
-        """The same document, its texts redacted. Numbers and the contract's own words stay."""
-        self.learn(document, level)
-        result: _T = self._scrub(document, level, 0)
+    def scrub(self, document: _T, *, share: bool = False) -> _T:
+        """The same document without secrets, or fit for sharing.
+
+        Numbers, names of members and the contract's own words stay.
+        """
+        self.learn(document, share=share)
+        result: _T = self._scrub(document, share, 0)
         return result
 
     # -- learning
@@ -594,13 +590,13 @@ class Redactor:
         for found in _ENDPOINT.finditer(value):
             self._learn_host(found[1] or found[2], worker=True)
 
-    def _learn_text(self, text: str, level: Level) -> None:
+    def _learn_text(self, text: str, *, share: bool) -> None:
         for start, end, _ in _keyed_spans(text):
             value = text[start:end]
             # A word of prose after a flag's name is no secret worth hunting for elsewhere.
             if len(value) > 7 and re.search(r"\d|[^\w\s]", value):
                 self._learn_secret(value)
-        if level is Level.SECRETS:
+        if not share:
             return
         text = _ANSI.sub("", text)
         for found in _HOME_USER.finditer(text):
@@ -755,8 +751,6 @@ class Redactor:
         user, host = found.groups()
         if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host) or _FIELD_WORDS.issuperset({user}):
             return found[0]
-        if user == SECRET:
-            return f"{user}@{self._alias(host)}"
         if re.search(r"\.[A-Za-z]{2,}\Z", host):
             return "<email>"
         return f"{USER}@{self._alias(host)}"
@@ -775,7 +769,7 @@ class Redactor:
     def _alias(self, name: str) -> str:
         """A stable name for a host: ``worker-1`` for an RPC worker, else ``host-1``."""
         key = name.strip(".[]").lower()
-        if _ALIAS.match(key) or _is_loopback(key) or _PUBLIC.match(key) or key == SECRET.lower():
+        if _ALIAS.match(key) or _is_loopback(key) or _PUBLIC.match(key):
             return name
         label = key.partition(".")[0]
         key = label if label in self._hosts and not _is_address(key) else key
@@ -787,67 +781,67 @@ class Redactor:
 
     # -- documents
 
-    def _text(self, text: str, level: Level) -> str:
-        return self._without_secrets(text) if level is Level.SECRETS else self._shared(text)
+    def _text(self, text: str, share: bool) -> str:
+        return self._shared(text) if share else self._without_secrets(text)
 
-    def _scrub(self, value: Any, level: Level, depth: int) -> Any:
+    def _scrub(self, value: Any, share: bool, depth: int) -> Any:
         if depth > _DEPTH_CEILING:
             return None
         if isinstance(value, Enum):
             return value
         if isinstance(value, str):
-            return self._text(value, level)
+            return self._text(value, share)
         if isinstance(value, msgspec.Struct):
             free = _free_fields(type(value))
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             return type(value)(
                 **{
-                    name: self._scrub(item, level, depth + 1) if name in free else item
+                    name: self._scrub(item, share, depth + 1) if name in free else item
                     for name, item in fields.items()
                 }
             )
         if isinstance(value, Mapping):
             return {
-                self._scrub(key, level, depth + 1): self._member(key, item, level, depth + 1)
+                self._scrub(key, share, depth + 1): self._member(key, item, share, depth + 1)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
-            return type(value)(self._sequence(value, level, depth + 1))
+            return type(value)(self._sequence(value, share, depth + 1))
         return value
 
-    def _member(self, key: object, item: Any, level: Level, depth: int) -> Any:
+    def _member(self, key: object, item: Any, share: bool, depth: int) -> Any:
         name = key if isinstance(key, str) else ""
         if _SECRET_NAME.search(name) or _SECRET_FLAGS.match(name):
             return _blank(item, SECRET)
-        if level is Level.SHARE and (name in _PROMPT_NAMES or name in _PROMPT_FLAGS):
+        if share and (name in _PROMPT_NAMES or name in _PROMPT_FLAGS):
             return _blank(item, PROMPT)
-        return self._scrub(item, level, depth)
+        return self._scrub(item, share, depth)
 
-    def _sequence(self, items: Sequence[Any], level: Level, depth: int) -> Iterable[Any]:
+    def _sequence(self, items: Sequence[Any], share: bool, depth: int) -> Iterable[Any]:
         if not items or not all(isinstance(item, str) and type(item) is str for item in items):
-            return [self._scrub(item, level, depth) for item in items]
+            return [self._scrub(item, share, depth) for item in items]
         if _is_argv(items):
-            return self._argv(items, level)
+            return self._argv(items, share)
         # Lines of one log: a key or a prompt may run over several.
         whole = "\n".join(items)
-        lines = self._text(whole, level).split("\n")
+        lines = self._text(whole, share).split("\n")
         if len(lines) == len(items):
             return lines
-        return [self._text(item, level) for item in items]
+        return [self._text(item, share) for item in items]
 
-    def _argv(self, words: Sequence[str], level: Level) -> Iterator[str]:
+    def _argv(self, words: Sequence[str], share: bool) -> Iterator[str]:
         before = ""
         for word in words:
             if _SECRET_FLAGS.match(before) and word.lower() not in _NOT_SECRET:
                 yield SECRET
-            elif level is Level.SHARE and before in _PROMPT_FLAGS:
+            elif share and before in _PROMPT_FLAGS:
                 yield PROMPT
             else:
                 name, equals, value = word.partition("=")
                 if equals and value and _SECRET_NAME.search(name):
                     yield f"{name}={SECRET}"
                 else:
-                    yield self._text(word, level)
+                    yield self._text(word, share)
             before = word
 
 
