@@ -1,0 +1,166 @@
+"""Devices as the engine lists them → pools: which share the host's memory, and what limits them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from arriero.base.sizes import human
+from arriero.engine import ListedDevice
+from arriero.machine.drm import AmdCard, amd_cards
+from arriero.machine.host import ROOT, host_pool, physical_total
+from arriero.machine.model import Pool
+from arriero.machine.nvml import Nvml, nvml
+
+_SOFTWARE: Final = re.compile(r"llvmpipe|lavapipe|swiftshader", re.IGNORECASE)
+_NVIDIA_SHARED: Final = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra)\b")
+_INTEL: Final = re.compile(r"\bIntel\b.*\b(Graphics|Arc|Iris|UHD|HD)\b", re.IGNORECASE)
+_INTEL_CARD: Final = re.compile(r"\b[AB]\d{2,3}[A-Z]?\b|\bDG[12]\b|\bBMG\b", re.IGNORECASE)
+_AMD: Final = re.compile(r"\b(AMD|Radeon|RADV|gfx\d+)\b", re.IGNORECASE)
+_AMD_SHARED: Final = re.compile(
+    r"\b(\d{3}M|80[456]0S|gfx1103|gfx115\d|strix\w*|phoenix|rembrandt|renoir|raven)\b",
+    re.IGNORECASE,
+)
+_CARD_MAKERS: Final = re.compile(r"\b(NVIDIA|GeForce|Tesla|AMD|Radeon|Instinct)\b", re.IGNORECASE)
+_SAME: Final = 0.05
+"""Sizes this close are the same size; two readings of free memory, the same memory."""
+
+
+def pools(
+    devices: Sequence[ListedDevice],
+    *,
+    root: Path = ROOT,
+    platform: str = sys.platform,
+    driver: Nvml | None = None,
+) -> tuple[Pool, ...]:
+    """The host and every listed device as pools, the host's first.
+
+    Devices without memory of their own make one pool ``shared`` with the host: its free memory is
+    the least of what the host has and what each driver still lends. Which devices those are is told
+    by the chip's name (GB10, Jetson, Intel graphics, Apple, software Vulkan), by a driver that
+    knows no memory of the card's own, or by sizes: more than the card's VRAM, or all of the host's.
+    Of the real ones only software Vulkan was here; the others were tested with directory trees.
+
+    Args:
+        root: Where ``/proc`` and ``/sys`` are.
+        driver: NVML; the installed one if not given.
+    """
+    host = host_pool(root)
+    cards = amd_cards(root)
+    ram = physical_total(root)
+    driver = driver or nvml()
+    bare = {card.name for card in driver.cards() if card.total is None} if driver else set()
+    shared: list[ListedDevice] = []
+    own: list[Pool] = []
+    for device in devices:
+        if _shares(device, cards, ram, bare):
+            shared.append(device)
+        else:
+            own.append(_own_pool(device))
+    first = _shared_pool(host, shared, cards, platform) if shared else host
+    return (first, *own)
+
+
+def _shares(
+    device: ListedDevice,
+    cards: Sequence[AmdCard],
+    ram: int | None,
+    bare: set[str],
+) -> bool:
+    about = device.description
+    if device.name.startswith("RPC"):
+        return False
+    if _SOFTWARE.search(about) or _NVIDIA_SHARED.search(about) or about in bare:
+        return True
+    if about.startswith("Apple") or (_INTEL.search(about) and not _INTEL_CARD.search(about)):
+        return True
+    if _AMD.search(about):
+        return bool(_lenders(device, cards)) if cards else bool(_AMD_SHARED.search(about))
+    return ram is not None and _near(device.total, ram) and not _CARD_MAKERS.search(about)
+
+
+def _lenders(device: ListedDevice, cards: Sequence[AmdCard]) -> list[AmdCard]:
+    """Cards that this device may be if it uses more than VRAM of its own, the likeliest first."""
+    if any(_near(device.total, card.vram_total) for card in cards):
+        return []
+    found = [card for card in cards if device.total > card.vram_total]
+    return sorted(found, key=lambda card: abs(device.total - card.vram_total - card.gtt_total))
+
+
+def _near(first: int, second: int) -> bool:
+    return abs(first - second) <= _SAME * max(first, second)
+
+
+def _problem(device: ListedDevice) -> str:
+    """Why what the driver says about a device cannot be true."""
+    if device.total <= 0:
+        return "the driver reports no memory at all"
+    if device.free > device.total:
+        return f"the driver reports more free ({human(device.free)}) than there is"
+    if device.free == 0:
+        return "the driver reports nothing free: taken, or not known to it"
+    return ""
+
+
+def _own_pool(device: ListedDevice) -> Pool:
+    problem = _problem(device)
+    remote = device.name.startswith("RPC")
+    return Pool(
+        name=device.name,
+        devices=(device.name,),
+        total=device.total,
+        free=device.free,
+        limited_by="what the worker reports" if remote else f"memory of {device.description}",
+        usable=not problem,
+        note=problem,
+    )
+
+
+def _shared_pool(
+    host: Pool, devices: Sequence[ListedDevice], cards: Sequence[AmdCard], platform: str
+) -> Pool:
+    total, free, limited_by = host.total, host.free, host.limited_by
+    notes = []
+    for device in devices:
+        problem = _problem(device)
+        if _SOFTWARE.search(device.description):
+            notes.append(
+                f"{device.name} is software: its {human(device.total)} are not a limit that is kept"
+            )
+            continue
+        if problem:
+            notes.append(f"{device.name}: {problem}")
+            lent = _gtt(device, cards)
+        else:
+            lent = _gtt(device, cards) or (
+                device.total,
+                device.free,
+                "iogpu.wired_limit_mb"
+                if platform == "darwin"
+                else f"what the driver lends {device.name}",
+            )
+        if lent is not None and (free is None or lent[1] < free * (1 - _SAME)):
+            total, free, limited_by = lent
+    return Pool(
+        name="shared",
+        devices=("host", *(device.name for device in devices)),
+        total=total,
+        free=free,
+        limited_by=limited_by,
+        usable=host.usable,
+        note="; ".join(notes),
+    )
+
+
+def _gtt(device: ListedDevice, cards: Sequence[AmdCard]) -> tuple[int, int, str] | None:
+    """What amdgpu lends to an APU: its carve-out and GTT, with the parameter that sets the size."""
+    lenders = _lenders(device, cards) if _AMD.search(device.description) else []
+    if not lenders:
+        return None
+    card = lenders[0]
+    total = card.vram_total + card.gtt_total
+    used = card.vram_used + card.gtt_used
+    return total, max(total - used, 0), "GTT size (ttm.pages_limit, amdgpu.gttsize)"
