@@ -30,8 +30,18 @@ from arriero.record.documents import (
     Verification,
     WorstCase,
 )
+from arriero.record.files import (
+    SCHEMAS,
+    decode,
+    encode,
+    read_document,
+    write_document,
+    write_whole,
+)
+from arriero.record.schema import json_schema
 
 __all__ = [
+    "SCHEMAS",
     "Baseline",
     "Boundary",
     "DeviceRecord",
@@ -60,4 +70,10 @@ __all__ = [
     "Verdict",
     "Verification",
     "WorstCase",
+    "decode",
+    "encode",
+    "json_schema",
+    "read_document",
+    "write_document",
+    "write_whole",
 ]

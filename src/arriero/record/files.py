@@ -1,0 +1,195 @@
+"""Documents as files: written whole or not at all, read back by their schema tag."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from arriero.base.errors import NotFoundError, RecordError
+from arriero.record import documents
+
+CEILING: Final = 1 << 28
+"""No document is larger than 256 MiB; a larger file is not one."""
+
+_TAG: Final = re.compile(r"arriero\.([a-z-]{1,32})/(\d{1,6})\Z")
+_HINTS: Final = {
+    errno.ENOSPC: "free some space there, or write it elsewhere",
+    errno.EDQUOT: "the quota is used up: free some space there, or write it elsewhere",
+    errno.EFBIG: "a file size limit is set here (ulimit -f)",
+    errno.EROFS: "the file system is read-only: write it elsewhere",
+    errno.EACCES: "no permission there: write it elsewhere",
+    errno.EPERM: "no permission there: write it elsewhere",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "does the directory exist?",
+    errno.EISDIR: "name a file, not a directory",
+}
+
+
+def _documents() -> dict[str, tuple[type[msgspec.Struct], int]]:
+    """Every struct of ``documents`` that carries a schema tag: name → (type, version)."""
+    found = {}
+    for kind in vars(documents).values():
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, msgspec.Struct)
+            and kind is not msgspec.Struct
+        ):
+            hint = get_type_hints(kind).get("schema")
+            if get_origin(hint) is Literal and (tag := _TAG.match(get_args(hint)[0])):
+                found[tag[1]] = (kind, int(tag[2]))
+    return found
+
+
+_VERSIONS: Final = _documents()
+SCHEMAS: Final = {name: kind for name, (kind, _) in sorted(_VERSIONS.items())}
+"""Name of a document (``diagnosis``) → its type."""
+
+
+class _Tagged(msgspec.Struct, frozen=True):
+    schema: str
+
+
+def encode(document: msgspec.Struct) -> bytes:
+    """The document as JSON for people and programs: indented, members in the contract's order."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def decode(data: bytes, where: str) -> msgspec.Struct:
+    """The document in ``data``; ``where`` names its source in errors.
+
+    Raises:
+        RecordError: It is damaged, of an unknown kind, or of a newer version.
+    """
+    try:
+        tag = _TAG.match(msgspec.json.decode(data, type=_Tagged).schema)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(
+            f"{where} is damaged or no Arriero document: {error}", id="record-damaged"
+        ) from None
+    if tag is None or tag[1] not in _VERSIONS:
+        raise RecordError(
+            f"{where} is a document that this Arriero does not know",
+            hint=f"known are {', '.join(SCHEMAS)}",
+            id="record-unknown",
+        )
+    kind, version = _VERSIONS[tag[1]]
+    if int(tag[2]) != version:
+        raise RecordError(
+            f"{where} is a {tag[1]} of version {tag[2]}; this Arriero reads version {version}",
+            hint="it was written by another Arriero: use that one, or a newer one",
+            id="record-version",
+        )
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{where} is damaged: {error}", id="record-damaged") from None
+
+
+def read_document(path: Path) -> msgspec.Struct:
+    """Read one document of any kind.
+
+    Raises:
+        NotFoundError: There is no such file.
+        RecordError: It cannot be read, or is damaged, unknown, or of a newer version.
+    """
+    try:
+        # A pipe without a writer must not hold us up.
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RecordError(f"{path} is not a file")
+            data = file.read(CEILING + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"no record {path}", hint="is the path right, from here?") from None
+    except (OSError, ValueError) as error:
+        raise _told("read", path, error) from None
+    if len(data) > CEILING:
+        raise RecordError(f"{path} is larger than any Arriero document (256 MiB)")
+    return decode(data, str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def write_document(path: Path, document: msgspec.Struct) -> None:
+    """Write one document: at any moment the file holds the old one whole or the new one whole.
+
+    Raises:
+        RecordError: It cannot be written; the old one, if any, is still there.
+    """
+    write_whole(path, encode(document))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace the content of a file in one step, surviving a kill or a power cut at any moment.
+
+    Raises:
+        RecordError: It cannot be written; the old file, if any, is still there.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        _replace(path, data)
+    except (OSError, ValueError) as error:
+        raise _told("write", path, error) from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.parent / f".arriero-{secrets.token_hex(6)}.tmp"
+    try:
+        if not _write_nameless(temporary, data):
+            with temporary.open("xb") as file:
+                _write_through(file, data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # the rename too must survive a power cut
+        with suppress(OSError):
+            directory = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+
+def _write_nameless(target: Path, data: bytes) -> bool:
+    """Write a file that gets its name only when it is complete; False where that cannot be done.
+
+    Until then it is gone with its process, so that even SIGKILL leaves nothing behind.
+    """
+    nameless = getattr(os, "O_TMPFILE", 0)
+    if not nameless:
+        return False
+    try:
+        descriptor = os.open(target.parent, os.O_WRONLY | nameless, 0o666)
+    except OSError:
+        return False
+    with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
+        _write_through(file, data)
+        try:
+            # Given a directory descriptor, link(2) follows the link to the nameless file.
+            os.link(f"/proc/self/fd/{descriptor}", target, src_dir_fd=descriptor)
+        except OSError:
+            return False
+    return True
+
+
+def _write_through(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _told(verb: str, path: Path, error: OSError | ValueError) -> RecordError:
+    number = getattr(error, "errno", None)
+    reason = os.strerror(number) if number else str(error)
+    return RecordError(f"cannot {verb} {path}: {reason}", hint=_HINTS.get(number or 0, ""))

@@ -1,0 +1,120 @@
+"""The JSON Schemas hold for real documents, and the contract's names are all there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from arriero.base.errors import UsageError
+from arriero.record import SCHEMAS, encode, json_schema
+from tests import examples
+
+CONTRACT = {
+    "error": "schema error",
+    "error.error": "id message hint",
+    "explanation": "schema source era child engine outcome failure secondary buffers notices",
+    "explanation.engine": "build commit version",
+    "explanation.failure": "kind component device bytes buffer_bytes phase fatal line text "
+    "not_this evidence",
+    "explanation.buffers": "component device bytes line role",
+    "explanation.notices": "id line text",
+    "diagnosis": "schema baseline trials verdict boundary slopes recommendation launches seconds",
+    "diagnosis.trials": "n purpose change argv env outcome failure buffers effective ready_s peak "
+    "headroom requests speed valid why_invalid",
+    "diagnosis.trials.effective": "n_ctx n_ctx_seq n_seq_max kv_unified n_gpu_layers",
+    "diagnosis.trials.peak": "address_space anonymous device",
+    "diagnosis.trials.requests": "sent ok failed",
+    "diagnosis.trials.speed": "prompt_tps predict_tps",
+    "diagnosis.verdict": "kind component device bytes trial",
+    "diagnosis.boundary.-np": "served ready fails fails_with held trials",
+    "diagnosis.boundary.-np.fails_with": "kind component",
+    "diagnosis.slopes": "component per bytes method",
+    "diagnosis.recommendation": "argv env changes costs verified skipped worst_case",
+    "diagnosis.recommendation.worst_case": "planned limit fits",
+    "verification": "schema verified skipped",
+}
+WORDS = {
+    "component": "weights kv rs compute graph output prompt_cache checkpoints mmproj draft pool",
+    "kind": "allocation buffer_limit runtime_allocation cache_full state_growth reprocessing rpc "
+    "backend config model environment killed hang crash",
+    "phase": "arguments fit load context warmup serving shutdown",
+    "evidence": "named inferred",
+}
+MAKERS: dict[str, Callable[[], msgspec.Struct]] = {
+    "error": examples.example_error,
+    "explanation": examples.example_explanation,
+    "explanations": examples.example_explanations,
+    "diagnosis": examples.example_diagnosis,
+    "verification": examples.example_verification,
+}
+
+
+def as_json(name: str) -> Any:
+    return json.loads(encode(MAKERS[name]()))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_schema_is_a_schema(name: str) -> None:
+    schema = json_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    json.dumps(schema)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_real_documents_are_valid(name: str) -> None:
+    jsonschema.validate(as_json(name), json_schema(name))
+
+
+def test_a_router_log_is_valid() -> None:
+    document = json.loads(encode(examples.example_router_explanation()))
+    jsonschema.validate(document, json_schema("explanation"))
+    assert [child["child"] for child in document["children"]] == ["34605", "41303"]
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "value"),
+    [
+        ("diagnosis", "schema", "arriero.explanation/1"),
+        ("diagnosis", "launches", "nine"),
+        ("explanation", "outcome", "crashed"),
+        ("error", "error", None),
+    ],
+)
+def test_wrong_documents_are_not_valid(name: str, member: str, value: object) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(as_json(name) | {member: value}, json_schema(name))
+
+
+def test_the_schema_tag_is_required() -> None:
+    document = as_json("error")
+    del document["schema"]
+    with pytest.raises(jsonschema.ValidationError, match="'schema' is a required property"):
+        jsonschema.validate(document, json_schema("error"))
+
+
+@pytest.mark.parametrize("place", CONTRACT)
+def test_the_contract_s_names_are_there(place: str) -> None:
+    name, *way = place.split(".")
+    part = as_json(name)
+    for step in way:
+        part = part[step]
+        if isinstance(part, list):
+            part = part[0]
+    assert set(CONTRACT[place].split()) <= set(part)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_contract_s_words_are_there(word: str) -> None:
+    definition = json_schema("explanation")["$defs"][word.capitalize()]
+    assert set(definition["enum"]) == set(WORDS[word].split())
+
+
+def test_an_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(UsageError) as caught:
+        json_schema("diagnose")
+    assert "diagnosis" in caught.value.hint
