@@ -100,7 +100,7 @@ def _limit_options(function: Any) -> Any:
         type=click.Choice(["address-space", "cgroup"]),
         default="address-space",
         show_default=True,
-        help="What the limit counts. Address space is not RAM: thread arenas and mapped files count.",
+        help="What it counts. Address space is not RAM: thread arenas and mapped files count too.",
     )(function)
     return click.option(
         "--limit", type=_Size(), metavar="SIZE", help="Memory limit for the server, like 3.5GiB."
@@ -137,9 +137,7 @@ def cli() -> None:
     "--as-given", is_flag=True,
     help="Start the command as given even if it could take the machine down.",
 )  # fmt: skip
-@click.option(
-    "--max-time", type=_Duration(), metavar="TIME", help="Bound on the whole, like 10m."
-)
+@click.option("--max-time", type=_Duration(), metavar="TIME", help="Bound on the whole, like 10m.")
 @click.option(
     "--max-launches", type=click.IntRange(1, 200), default=24, show_default=True,
     help="Most starts of the server.",
@@ -358,7 +356,9 @@ def schema(session: Session, name: str) -> int:
 
 
 @cli.command(short_help="Write a small or weightless model of an architecture.")
-@click.option("--arch", metavar="NAME", help="Architecture as GGUF names it, tiny: qwen35, mamba2 …")
+@click.option(
+    "--arch", metavar="NAME", help="Architecture as GGUF names it, tiny: qwen35, mamba2 …"
+)
 @click.option("--preset", metavar="NAME", help="A named shape instead, such as ladder-hybrid.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @click.option(
@@ -378,7 +378,7 @@ def skeleton(
     weights: Literal["random", "zeros"],
     dimensions: tuple[str, ...],
 ) -> int:
-    """Write a model that loads and answers with printable nonsense, for reproducing memory cases."""
+    """Write a model that loads and answers with printable nonsense, to reproduce a case with."""
     from arriero.jobs import skeleton as job
 
     changes = {}
@@ -408,7 +408,9 @@ def _no_separator(own: list[str]) -> UsageError | None:
         if not word.startswith("-") and ("llama" in word or "server" in word) and "://" not in word:
             line = " ".join([*own[:at], _SEPARATOR, *own[at:]])
             return UsageError(
-                "the command to look at must come after --", hint=f"arriero {line}", id="no-separator"
+                "the command to look at must come after --",
+                hint=f"arriero {line}",
+                id="no-separator",
             )
     return None
 
@@ -469,5 +471,3 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
     sys.exit(run(sys.argv[1:]))
-
-

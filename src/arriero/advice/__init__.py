@@ -7,7 +7,6 @@ from arriero.advice.changes import (
     caches_off,
     context,
     remedies,
-    single_slot,
     slots,
 )
 
@@ -19,6 +18,5 @@ __all__ = [
     "context",
     "host_caches",
     "remedies",
-    "single_slot",
     "slots",
 ]

@@ -1,4 +1,4 @@
-"""Host memory that grows while serving and is in no table of llama.cpp: prompt cache, checkpoints."""
+"""Host memory that grows while serving, in no table of llama.cpp: prompt cache, checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_CHECKPOINTS: Final = 32
 
 @dataclass(frozen=True)
 class HostCaches:
-    """The most that the two caches can take, in bytes; null where there is no limit to count with."""
+    """The most that the two caches can take, in bytes; null where nothing limits them."""
 
     prompt_cache: int | None
     checkpoints: int | None
@@ -24,7 +24,7 @@ class HostCaches:
 
     @property
     def most(self) -> int | None:
-        """Both together. Entries of the prompt cache hold copies of checkpoints; those count there."""
+        """Both together; copies of checkpoints in saved prompts count as saved prompts."""
         if self.prompt_cache is None or self.checkpoints is None:
             return None
         return self.prompt_cache + self.checkpoints

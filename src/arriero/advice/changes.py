@@ -1,6 +1,7 @@
 """Changes to a command, each with what it costs the user, and which failures they are a cure for.
 
-They are ranked by :class:`arriero.base.words.Cost`: free memory first, what the model computes last.
+They are ranked by :class:`arriero.base.words.Cost`: free memory first, what the model computes
+last.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from arriero.base.words import Component, Cost, Kind
 from arriero.command import Command
-from arriero.logs import Failure
+from arriero.logs.model import Failure
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ ARENAS: Final = Change(
 def slots(count: int, *, unified: bool, command: Command) -> Change:
     """That many slots, in the KV layout that the command has now.
 
-    ``-np`` left to the engine means unified KV, ``-np N`` does not: without the second flag, setting
-    the first would change both.
+    ``-np`` left to the engine means unified KV, ``-np N`` does not: without the second flag,
+    setting the first would change both.
     """
     settings: dict[str, str | None] = {"-np": str(count)}
     if unified and command.flags.get("--kv-unified") and command.switch("--kv-unified") is None:
@@ -69,17 +70,6 @@ def slots(count: int, *, unified: bool, command: Command) -> Change:
         Cost.CONCURRENCY,
         "recurrent state, checkpoints and part of the compute buffer are per slot",
         settings,
-    )
-
-
-def single_slot(command: Command, n_ctx: int) -> Change:
-    """The small start: one slot and a short context."""
-    del command
-    return Change(
-        "one slot, short context",
-        Cost.CONTEXT,
-        "the smallest start that still loads everything",
-        {"-np": "1", "-c": str(n_ctx)},
     )
 
 

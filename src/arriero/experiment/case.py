@@ -58,7 +58,7 @@ class Case:
     verify_requests: int = 64
     save: Callable[[Diagnosis], None] = lambda _: None
     settle: Callable[[], str | None] = lambda: None
-    """Waits for memory to come back after a trial; says what did not, or what another process took."""
+    """Waits for memory to come back after a trial; says what did not."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property

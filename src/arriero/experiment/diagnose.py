@@ -7,7 +7,8 @@ result was shown by a trial, and the record is valid at any moment: it is saved 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -28,9 +29,9 @@ from arriero.experiment.case import (
 from arriero.experiment.footprint import Footprint
 from arriero.experiment.search import Search
 from arriero.experiment.sizes import PrintedSizes
-from arriero.logs import Failure
-from arriero.memory.context import context_step
+from arriero.logs.model import Failure
 from arriero.memory.context import context as context_of
+from arriero.memory.context import context_step
 from arriero.memory.threads import stack_bytes
 from arriero.record import (
     Boundary,
@@ -52,7 +53,11 @@ _HOPELESS: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
 """Kinds that no amount of memory changes: further launches would show the same."""
 
 
-class OutOfBudget(Exception):
+class _UnsteadyError(Exception):
+    """A trial proved nothing even when repeated: something else moves."""
+
+
+class OutOfBudgetError(Exception):
     """No launch or no time is left; what was found so far stands."""
 
 
@@ -108,7 +113,7 @@ class Diagnoser:
         """
         try:
             self._procedure()
-        except OutOfBudget as why:
+        except OutOfBudgetError as why:
             self.notes.append(str(why))
         except KeyboardInterrupt:
             self.interrupted = True
@@ -177,14 +182,14 @@ class Diagnoser:
 
     def _check_budget(self) -> None:
         if self.launches >= self.case.max_launches:
-            raise OutOfBudget(f"stopped after {self.launches} launches")
+            raise OutOfBudgetError(f"stopped after {self.launches} launches")
         limit = self.case.max_time
         if limit is None:
             return
         spent = time.monotonic() - self.started
         typical = max((t.seconds for t in self.trials), default=0.0)
         if spent + typical > limit:
-            raise OutOfBudget(
+            raise OutOfBudgetError(
                 f"stopped after {spent:.0f} s: another launch would not fit into --max-time"
             )
 
@@ -208,7 +213,9 @@ class Diagnoser:
         if tokens and seen.n_ctx is not None and seen.n_seq_max:
             expected = context_of(tokens, seen.n_seq_max, unified=bool(seen.kv_unified))
             if seen.n_ctx != expected.n_ctx:
-                return f"-c {tokens} became {seen.n_ctx} tokens where {expected.n_ctx} were expected"
+                return (
+                    f"-c {tokens} became {seen.n_ctx} tokens where {expected.n_ctx} were expected"
+                )
         if self.reference is not None and command.value("-ngl") == self.case.command.value("-ngl"):
             before = self.reference.effective.n_gpu_layers
             if None not in (before, seen.n_gpu_layers) and before != seen.n_gpu_layers:
@@ -336,7 +343,7 @@ class Diagnoser:
         good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
         sizes = self.case.oracle or PrintedSizes(good)
         for trial in reversed(good):
-            if dict(trial.env) != self._env:
+            if not self._env.items() <= trial.env.items():
                 continue
             grows = trial is self.trials[0]
             total = used_when_ready(trial, self._kind) if grows else used(trial, self._kind)
@@ -416,51 +423,43 @@ class Diagnoser:
         flag: str,
         search: Search,
         points: list[Point],
-        command: Any,
+        command: Callable[[int], Command],
         base: Base,
         held: dict[str, Any],
     ) -> None:
-        used_trials: list[Trial] = []
+        served, ready = search, Search(search.low, search.high, search.step, repeats=1)
         held = {**held, **self._held_beside(base)}
-        ready: int | None = None
-        failed: dict[int, Trial] = {}
-        try:
-            while True:
-                count = self._fitting(points)
-                predicted = None if count is None else search.low + (count - 1) * search.step
-                value = search.next(predicted)
-                if value is None:
-                    break
-                why = self._why(flag, value, search, predicted)
-                trial = self._trial(why, command(value), base.env)
-                if not trial.valid:
-                    self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
-                    break
-                used_trials.append(trial)
-                search.observe(value, works=trial.outcome is TrialOutcome.SERVED)
-                if trial.outcome is not TrialOutcome.FAILED:
-                    ready = max(ready or 0, value)
-                else:
-                    failed[value] = trial
-                self.boundaries[flag] = _boundary(search, ready, failed, used_trials, held)
-        finally:
-            if used_trials:
-                self.boundaries[flag] = _boundary(search, ready, failed, used_trials, held)
+        seen: list[tuple[int, Trial]] = []
+
+        def observe(value: int, why: str) -> None:
+            trial = self._trial(why, command(value), base.env)
+            if not trial.valid:
+                self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
+                raise _UnsteadyError
+            seen.append((value, trial))
+            served.observe(value, works=trial.outcome is TrialOutcome.SERVED)
+            ready.observe(value, works=trial.outcome is not TrialOutcome.FAILED)
+            self.boundaries[flag] = _boundary(served, ready, seen, held)
+            self.case.save(self.result)
+
+        with suppress(_UnsteadyError):
+            while (value := served.next(predicted := self._predicted(search, points))) is not None:
+                observe(value, _why(flag, value, served, predicted))
+            # What is ready and does not serve lies between; the start itself fails further up.
+            while served.edge is not None and (value := ready.next(ready.best)) is not None:
+                observe(value, f"{flag} {value}: does it still start?")
+
+    def _predicted(self, search: Search, points: list[Point]) -> int | None:
+        """The largest value of the search that is expected to fit."""
+        count = self._fitting(points)
+        return None if count is None else search.low + (count - 1) * search.step
 
     def _held_beside(self, base: Base) -> dict[str, Any]:
         held: dict[str, Any] = {
-            flag: after
-            for flag, (_, after) in self._difference(base.command).items()
+            flag: after for flag, (_, after) in self._difference(base.command).items()
         }
         held.update(base.env)
         return held
-
-    def _why(self, flag: str, value: int, search: Search, predicted: int | None) -> str:
-        if search.worked[value]:
-            return f"{flag} {value} once more: near an edge one run proves little"
-        if search.broke or search.worked:
-            return f"{flag} {value}: next to the edge"
-        return f"{flag} {value}: where the sizes put the edge" if predicted else f"{flag} {value}"
 
     # ---- remedies and the recommendation ---------------------------------------------------
 
@@ -582,7 +581,9 @@ class Diagnoser:
         ).most
         capacity = self._capacity
         if peak is None or caches is None:
-            return WorstCase(planned=None, limit=capacity, fits=None if caches is not None else False)
+            return WorstCase(
+                planned=None, limit=capacity, fits=None if caches is not None else False
+            )
         planned = max(peak, (ready or 0) + caches) if caches else peak
         return WorstCase(
             planned=planned,
@@ -653,28 +654,32 @@ def _slope(component: Component, per: Any, value: float) -> Slope:
     return Slope(component=component, per=per, bytes=round(value), method=Method.MEASURED)
 
 
+def _why(flag: str, value: int, search: Search, predicted: int | None) -> str:
+    """What a trial of the search is for."""
+    if search.worked[value]:
+        return f"{flag} {value} once more: near an edge one run proves little"
+    if search.broke or search.worked:
+        return f"{flag} {value}: next to the edge"
+    return f"{flag} {value}: where the sizes put the edge" if predicted else f"{flag} {value}"
+
+
 def _boundary(
-    search: Search,
-    ready: int | None,
-    failed: Mapping[int, Trial],
-    trials: list[Trial],
-    held: dict[str, Any],
+    served: Search, ready: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]
 ) -> Boundary:
-    fails = min(failed, default=None)
-    edge = search.edge
-    why = failed[fails].failure if fails is not None else None
-    if fails is None and edge is not None:
-        last = next(t for t in trials if t.outcome is TrialOutcome.READY)
-        why = last.failure
+    """What the trials of one search showed, and nothing else."""
+    fails = ready.edge
+    broken = served.edge if fails is None else fails
+    last = next((t for value, t in reversed(seen) if value == broken and t.failure), None)
+    why = last.failure if last else None
     return Boundary(
-        served=search.shown,
-        ready=ready,
-        fails=fails if fails is not None else edge,
+        served=served.shown,
+        ready=ready.best,
+        fails=fails,
         fails_with=FailsWith(kind=why.kind, component=why.component) if why else None,
         held=held,
-        trials=tuple(t.n for t in trials),
-        step=search.step,
-        band=search.band,
+        trials=tuple(trial.n for _, trial in seen),
+        step=served.step,
+        band=served.band,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a setting will take of the capacity: sizes that depend on it, and the rest from a real run."""
+"""What a setting will take: the sizes that depend on it, and the rest from a real run."""
 
 from __future__ import annotations
 

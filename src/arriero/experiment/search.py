@@ -50,7 +50,7 @@ class Search:
 
     @property
     def band(self) -> tuple[int, int] | None:
-        """From the largest value below all trouble to the largest seen working, where they differ."""
+        """Where runs disagreed: from the largest value below all trouble to the last that worked."""
         edge, top = self.edge, max(self.worked, default=None)
         if edge is None or top is None or top < edge:
             return None

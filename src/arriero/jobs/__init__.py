@@ -1,1 +1,1 @@
-"""One module per command. This is the Python API: each puts the rooms together and returns records."""
+"""One module per command, the Python API: each puts the rooms together and returns a record."""

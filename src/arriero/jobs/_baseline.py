@@ -27,7 +27,9 @@ from arriero.record import (
     PoolRecord,
 )
 
-NO_COMMAND: Final = "write the llama-server command after --, as in: arriero {} -- llama-server -m …"
+NO_COMMAND: Final = (
+    "write the llama-server command after --, as in: arriero {} -- llama-server -m …"
+)
 
 
 @dataclass(frozen=True)
@@ -166,5 +168,3 @@ def _pool(pool: Pool) -> PoolRecord:
 
 def _holder(holder: Holder) -> HolderRecord:
     return HolderRecord(pid=holder.pid, name=holder.name, device=holder.device, bytes=holder.bytes)
-
-

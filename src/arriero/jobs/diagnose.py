@@ -123,5 +123,3 @@ def settle(timeout: float = 30.0) -> Callable[[], str | None]:
         return None if not left else f"device memory held by others changed meanwhile: {left}"
 
     return wait
-
-

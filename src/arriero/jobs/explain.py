@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from arriero.base.errors import NotFoundError, UsageError
-from arriero.logs import Reading, read_log
+from arriero.logs import read_log
+from arriero.logs.model import Reading
 from arriero.record import Explanation
 
 CHUNK: Final = 1 << 20

@@ -43,9 +43,7 @@ def write(
     shape = _shape(arch, preset)
     known = {f.name for f in dataclasses.fields(Shape)} - {"arch", "name", "tensor_type", "tied"}
     if unknown := sorted(set(dimensions) - known):
-        raise UsageError(
-            f"no dimension {unknown[0]!r}", hint="known: " + ", ".join(sorted(known))
-        )
+        raise UsageError(f"no dimension {unknown[0]!r}", hint="known: " + ", ".join(sorted(known)))
     changes: dict[str, Any] = dict(dimensions)
     shape = dataclasses.replace(shape, **changes)
     write_model(path, shape, weights=weights, seed=seed)

@@ -15,7 +15,7 @@ from arriero.base.redact import Redactor
 from arriero.base.words import Kind, Phase, TrialOutcome
 from arriero.command import Mode, Serving
 from arriero.jobs._baseline import survey
-from arriero.logs import Failure
+from arriero.logs.model import Failure
 from arriero.machine import device_memory
 from arriero.process import Limit, scratch_directory, sweep
 from arriero.record import Peak, Verification

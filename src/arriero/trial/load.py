@@ -23,16 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
 from arriero.command import Mode, Serving
 from arriero.record import Requests, Speed, Step
 
 MAX_BODY: Final = 4 << 20
 """Bytes of a reply that are read; the longest that a server sends here is a few KiB."""
-PREDICT: Final = 8
+PREDICT: Final = 4
 """Tokens generated per request: enough for decode to run, few enough to be quick."""
-SHORT: Final = 48
-SAVED: Final = 160
+SHORT: Final = 24
+SAVED: Final = 96
 """Tokens of the prompts in step 2. The server saves what it replaces, whatever its length."""
 
 _TEXT: Final = (
@@ -52,7 +53,7 @@ class LoadPlan:
     prompts: int = 4
     rounds: int = 1
     min_requests: int = 0
-    long_prompt_s: float = 8.0
+    long_prompt_s: float = 4.0
     timeout_s: float = 120.0
 
 
@@ -108,48 +109,36 @@ class Client:
 
     def __init__(self, serving: Serving, timeout_s: float) -> None:
         self._serving = serving
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Client:
         context: ssl.SSLContext | bool = True
-        if self._serving.tls:
+        if serving.tls:
             # The certificate is the user's own and the address is loopback: its name cannot match.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=context, force_close=True),
-            headers=self._serving.headers(),
-            timeout=self._timeout,
+            headers=serving.headers(),
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
         )
+
+    async def __aenter__(self) -> Client:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
     async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and decoded JSON (or text) of one call; raises what aiohttp raises."""
-        assert self._session is not None
         async with self._session.request(method, self._serving.url(path), json=body) as response:
-            raw = await response.content.read(MAX_BODY)
-            while not response.content.at_eof() and len(raw) < MAX_BODY:
-                more = await response.content.read(MAX_BODY - len(raw))
-                if not more:
+            raw = bytearray()
+            async for piece in response.content.iter_chunked(1 << 16):
+                raw += piece
+                if len(raw) > MAX_BODY:
                     break
-                raw += more
-            text = raw.decode("utf-8", "replace")
         try:
-            return response.status, _decode(text)
-        except ValueError:
-            return response.status, text
-
-
-def _decode(text: str) -> Any:
-    import msgspec
-
-    return msgspec.json.decode(text)
+            return response.status, msgspec.json.decode(bytes(raw))
+        except msgspec.DecodeError:
+            return response.status, raw.decode("utf-8", "replace")
 
 
 async def run_load(
@@ -178,7 +167,16 @@ async def run_load(
     """
     async with Client(serving, plan.timeout_s) as client:
         return await _Load(
-            client, serving, plan, n_slots, n_ctx_slot, n_ubatch, marks, prompt_cache, alive, answered
+            client,
+            serving,
+            plan,
+            n_slots,
+            n_ctx_slot,
+            n_ubatch,
+            marks,
+            prompt_cache,
+            alive,
+            answered,
         ).run()
 
 
@@ -239,7 +237,7 @@ class _Load:
             self.vocabulary = [t for t in body["tokens"] if isinstance(t, int)]
 
     def _prompt(self, tokens: int) -> list[int] | str:
-        """A prompt that shares no prefix with the ones before it, ``tokens`` long where possible."""
+        """A prompt unlike the ones before it, ``tokens`` long where the tokenizer is known."""
         self.seed += 1
         rng = random.Random(self.seed)
         if not self.vocabulary:
@@ -253,9 +251,7 @@ class _Load:
             if self._over():
                 break
             await self._ask([SHORT])
-        self._close_step(
-            "different prompts in turn", before, self._answered_by_tokens(before), ""
-        )
+        self._close_step("different prompts in turn", before, self._answered_by_tokens(before), "")
 
     async def _saving(self) -> None:
         if self.serving.mode is not Mode.TEXT:
@@ -308,16 +304,19 @@ class _Load:
     def _close_step(self, name: str, before: int, shown_by: str | None, detail: str) -> None:
         replies = self.result.replies[before:]
         ok = sum(reply.ok for reply in replies)
-        self.result.steps.append(
-            Step(
-                name=name,
-                sent=len(replies),
-                ok=ok,
-                failed=len(replies) - ok,
-                shown_by=shown_by,
-                detail=detail or next((r.error for r in replies if not r.ok), ""),
-            )
+        step = Step(
+            name=name,
+            sent=len(replies),
+            ok=ok,
+            failed=len(replies) - ok,
+            shown_by=shown_by,
+            detail=detail or next((r.error for r in replies if not r.ok), ""),
         )
+        same = next((i for i, s in enumerate(self.result.steps) if s.name == name), None)
+        if same is None:
+            self.result.steps.append(step)
+        else:
+            self.result.steps[same] = _joined(self.result.steps[same], step)
 
     def _skip(self, reason: str) -> None:
         if reason not in self.result.skipped:
@@ -333,6 +332,8 @@ class _Load:
 
     async def _request(self, prompt: list[int] | str) -> Reply:
         mode = self.serving.mode
+        path: str
+        body: dict[str, Any]
         if mode is Mode.EMBEDDING:
             path, body = "/v1/embeddings", {"input": prompt}
         elif mode is Mode.RERANK:
@@ -364,6 +365,18 @@ class _Load:
                 error=f"connection broken: {type(error).__name__}",
             )
         return _read_reply(status, answer, time.monotonic() - started, len(prompt))
+
+
+def _joined(first: Step, again: Step) -> Step:
+    """One step for a step that was repeated; it is shown only if each time was."""
+    return Step(
+        name=first.name,
+        sent=first.sent + again.sent,
+        ok=first.ok + again.ok,
+        failed=first.failed + again.failed,
+        shown_by=again.shown_by and first.shown_by,
+        detail=first.detail or again.detail,
+    )
 
 
 def _read_reply(status: int, answer: Any, seconds: float, sent: int) -> Reply:

@@ -25,11 +25,14 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
 from arriero.command import Command, Serving, serving
 from arriero.engine import Engine
-from arriero.logs import Failure, LogReader, Reading
+from arriero.logs import LogReader
+from arriero.logs.model import Failure, Reading
 from arriero.process import Exit, Limit, Memory, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
 from arriero.trial.load import Client, LoadPlan, LoadResult, Reply, run_load
 
+QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
+"""Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
@@ -116,6 +119,7 @@ class _TrialRun:
         self.device_peak: dict[str, int] = {}
         self.began = time.monotonic()
         self.interval = 0.25
+        self.env: dict[str, str] = {}
 
     # The drain thread calls this; everything else runs in the event loop.
     def on_line(self, line: str) -> None:
@@ -134,7 +138,8 @@ class _TrialRun:
         spec, bench = self.spec, self.bench
         port = free_port()
         command = prepare(spec.command, bench.engine, port)
-        env = bench.engine.environment({**command.exec_environ, **spec.env})
+        self.env = {k: v for k, v in QUIET.items() if k not in command.environ} | dict(spec.env)
+        env = bench.engine.environment({**command.exec_environ, **self.env})
         scratch = bench.scratch / f"trial-{spec.n}"
         scratch.mkdir(parents=True, exist_ok=True)
         self.began = time.monotonic()
@@ -213,9 +218,7 @@ class _TrialRun:
                 return f"not ready after {patience.ready_s:.0f} s"
         return None
 
-    async def _load(
-        self, running: Running, command: Command
-    ) -> tuple[LoadResult, str | None]:
+    async def _load(self, running: Running, command: Command) -> tuple[LoadResult, str | None]:
         server = serving(command, self.bench.cwd)
         with self.lock:
             effective = self.reader.effective
@@ -301,7 +304,7 @@ class _TrialRun:
                 purpose=self.spec.purpose,
                 change=dict(self.spec.change),
                 argv=command.argv,
-                env=dict(self.spec.env),
+                env=self.env,
                 outcome=outcome,
                 failure=failure,
                 secondary=reading.secondary,
@@ -355,9 +358,7 @@ def library_directory(pid: int) -> Path | None:
     return None
 
 
-async def _slots(
-    server: Serving, n_seq_max: int | None, n_ctx_seq: int | None
-) -> tuple[int, int]:
+async def _slots(server: Serving, n_seq_max: int | None, n_ctx_seq: int | None) -> tuple[int, int]:
     """Slots and context per slot: from the log, else from ``/props``, else one slot of 512."""
     if n_seq_max is None or n_ctx_seq is None:
         with suppress(Exception):
@@ -428,9 +429,7 @@ def _name_failure(
     if broken is not None and end is None:
         memory = "alloc" in broken.error or "memory" in broken.error
         refused = broken.status is not None and 400 <= broken.status < 500
-        kind = (
-            Kind.RUNTIME_ALLOCATION if memory else Kind.CONFIG if refused else Kind.BACKEND
-        )
+        kind = Kind.RUNTIME_ALLOCATION if memory else Kind.CONFIG if refused else Kind.BACKEND
         return Failure(kind=kind, phase=Phase.SERVING, fatal=False, line=lines, text=broken.error)
     status = end.status if end is not None else 0
     text = f"ended with {describe_status(status)} and the log names no cause"
