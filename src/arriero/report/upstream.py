@@ -124,7 +124,7 @@ def _limited(baseline: Baseline) -> list[str]:
     if limit is None:
         return shown
     if limit.kind is LimitKind.ADDRESS_SPACE:
-        return [f"ulimit -v {limit.bytes // KIB}  # KiB of address space", *shown]
+        return [f"( ulimit -v {limit.bytes // KIB}  # KiB of address space", *shown, ")"]
     first, *more = shown
     return [f"systemd-run --user --scope -p MemoryMax={limit.bytes} \\", f"  {first}", *more]
 

@@ -1,0 +1,597 @@
+"""Three pictures of a diagnosis: memory per trial, boundaries, memory over time.
+
+Positions across are percentages and sizes of text are pixels, so a picture is as wide as the page
+and stays readable on a phone without a line of script. Every mark is told by its shape or hatching
+and by words as well as by its colour.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from arriero.base.sizes import MIB, mib
+from arriero.base.words import Component, LimitKind, Role, TrialOutcome
+from arriero.record.documents import Diagnosis, Sample, Trial
+from arriero.report import _words as say
+from arriero.report._markup import Markup, el, join
+from arriero.report._text import printable
+from arriero.report._trials import Row, refused_bytes, started
+from arriero.report.view import DiagnosisView, Edge
+
+SHOWN: Final = 24
+"""Trials in the first picture; the table below it has all of them."""
+PANELS: Final = 4
+_LEFT, _RIGHT = 1.5, 98.5
+
+Scale = Callable[[float], float]
+"""From a value to a position in per cent of the width."""
+
+
+def percent(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def picture(title: str, text: str, height: int, *children: str) -> Markup:
+    """An SVG with its text alternative."""
+    return el(
+        "svg",
+        el("title", title),
+        el("desc", text),
+        *children,
+        width="100%",
+        height=height,
+        role="img",
+        aria_label=f"{title}. {text}",
+    )
+
+
+def patterns() -> Markup:
+    """Hatchings that the pictures share."""
+    return el(
+        "svg",
+        el("title", "Hatchings used in the pictures"),
+        el(
+            "defs",
+            _hatch("refused", "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", 8),
+            _hatch("maybe", "M4,3 a1,1 0 1,0 0.01,0", 8),
+        ),
+        width=0,
+        height=0,
+        aria_hidden="true",
+        class_="defs",
+    )
+
+
+def _hatch(name: str, path: str, step: int) -> Markup:
+    return el(
+        "pattern",
+        el("path", d=path, class_=f"stroke-{name}"),
+        id=f"hatch-{name}",
+        width=step,
+        height=step,
+        patternUnits="userSpaceOnUse",
+    )
+
+
+def _mark(x: float, y: float, shape: str, hint: str) -> Markup:
+    """A trial: disc served, triangle ready, cross failed."""
+    paths = {
+        "served": "M-6,0 a6,6 0 1,0 12,0 a6,6 0 1,0 -12,0 z",
+        "ready": "M0,-7 L7,6 L-7,6 z",
+        "failed": "M-5,-5 L5,5 M-5,5 L5,-5",
+        "peak": "M0,-5 L5,0 L0,5 L-5,0 z",
+    }
+    return el(
+        "svg",
+        el("title", hint),
+        el("path", d=paths[shape], class_=f"mark mark-{shape}"),
+        x=percent(x),
+        y=y,
+        overflow="visible",
+    )
+
+
+def _upright(x: float, top: float, bottom: float, kind: str) -> Markup:
+    return el("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_=kind)
+
+
+def _linear(low: float, high: float) -> Scale:
+    span = (high - low) or 1
+    return lambda value: _LEFT + (_RIGHT - _LEFT) * (value - low) / span
+
+
+def _log2(low: float, high: float) -> Scale:
+    line = _linear(math.log2(low), math.log2(high))
+    return lambda value: line(math.log2(value))
+
+
+def _anchor(x: float) -> str:
+    return "start" if x < 8 else "end" if x > 92 else "middle"
+
+
+def _axis(scale: Scale, ticks: Sequence[float], label: Callable[[float], str]) -> Markup:
+    shown = [
+        join(
+            _upright(scale(tick), 0, 5, "axis"),
+            el(
+                "text",
+                label(tick),
+                x=percent(scale(tick)),
+                y=18,
+                text_anchor=_anchor(scale(tick)),
+                class_="tick",
+            ),
+        )
+        for tick in ticks
+    ]
+    base = el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=0.5, y2=0.5, class_="axis")
+    return picture("Axis", ", ".join(map(label, ticks)), 22, base, *shown)
+
+
+def _size_ticks(high: float) -> list[float]:
+    """Zero and up to five more sizes, a power of two MiB apart."""
+    step = float(MIB)
+    while high / step > 5:
+        step *= 2
+    return [step * index for index in range(int(high // step) + 1)]
+
+
+# --- memory per trial --------------------------------------------------------------------------
+
+
+def stacks(facts: DiagnosisView) -> list[Markup]:
+    """One bar per trial and device: what was allocated, what was refused, and the limit."""
+    doc = facts.doc
+    telling = sorted(facts.table.rows, key=lambda row: (row.weight, row.n))[:SHOWN]
+    rows = [row for row in facts.table.rows if row in telling]
+    devices = dict.fromkeys(
+        _pool(buffer.device) for trial in doc.trials for buffer in trial.buffers
+    )
+    refusers = {_pool(trial.failure.device) for trial in doc.trials if trial.failure}
+    ordered = sorted(devices, key=lambda name: (name not in refusers, name))
+    return [_stack(doc, rows, device, len(facts.table.rows) - len(rows)) for device in ordered]
+
+
+def _pool(device: str | None) -> str:
+    """All of the CPU's buffer types are one pool, the host's."""
+    return "host" if device is None or device.startswith("CPU") else device
+
+
+def _bound(doc: Diagnosis, device: str) -> tuple[int, str] | None:
+    """The line that the bars must stay left of, and its name."""
+    limit = doc.baseline.limit
+    if device == "host":
+        return (limit.bytes, say.limit(limit)) if limit else None
+    for known in doc.baseline.devices:
+        if known.name == device and known.total:
+            return known.total, f"{say.size(known.total)} on {printable(device)}"
+    return None
+
+
+def _peak(doc: Diagnosis, trial: Trial, device: str) -> int | None:
+    if device != "host":
+        return trial.peak.device.get(device)
+    limit = doc.baseline.limit
+    if limit is None:
+        return trial.peak.anonymous
+    spaces = {
+        LimitKind.ADDRESS_SPACE: trial.peak.address_space,
+        LimitKind.CGROUP: trial.peak.cgroup,
+    }
+    return spaces[limit.kind]
+
+
+def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool]]:
+    """Name, component, bytes and whether it was refused, in the engine's order."""
+    sizes: dict[tuple[Component, Role], int] = {}
+    for buffer in trial.buffers:
+        if _pool(buffer.device) == device:
+            key = (buffer.component, buffer.role)
+            sizes[key] = sizes.get(key, 0) + buffer.bytes
+    segments = [
+        (
+            say.SHORT[part] + ("" if role is Role.MAIN else f" ({role.value})"),
+            part,
+            size,
+            False,
+        )
+        for (part, role), size in sizes.items()
+    ]
+    refused = refused_bytes(trial)
+    failure = trial.failure
+    if refused is not None and failure and failure.component and _pool(failure.device) == device:
+        segments = [segment for segment in segments if segment[1] is not failure.component]
+        segments.append((say.SHORT[failure.component], failure.component, refused, True))
+    return segments
+
+
+def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> Markup:
+    bound = _bound(doc, device)
+    sums = [sum(size for *_, size, _ in _segments(row.trial, device)) for row in rows]
+    peaks = [_peak(doc, row.trial, device) or 0 for row in rows]
+    high = max([*sums, *peaks, bound[0] if bound else 0, 1])
+    scale = _linear(0, high)
+    used = dict.fromkeys(part for row in rows for _, part, *_ in _segments(row.trial, device))
+    key = [_swatch(f"fill-{part.value}", say.SHORT[part]) for part in used]
+    key.append(_swatch("swatch-refused", "refused"))
+    if any(peaks):
+        key.append(_key_mark("peak", _peak_name(doc, device)))
+    if bound:
+        key.append(_swatch("swatch-limit", bound[1]))
+    items = [
+        el(
+            "li",
+            _heading(row),
+            _bar(doc, row, device, scale, bound),
+            el("p", _values(doc, row, device), class_="values"),
+        )
+        for row in rows
+    ]
+    note = f" {say.count(left_out, 'trial')} left out; the table has all." if left_out else ""
+    return el(
+        "figure",
+        el("figcaption", f"Memory on {device} per trial.{note}"),
+        el("ul", *key, class_="key"),
+        el("ol", *items, class_="bars"),
+        _axis(scale, _size_ticks(high), lambda tick: say.size(int(tick))),
+    )
+
+
+def _heading(row: Row) -> Markup:
+    how = " ".join(filter(None, (*_axes_of(row), row.change)))
+    ready = {TrialOutcome.SERVED: "served", TrialOutcome.READY: "ready only"}
+    state = "invalid" if not row.trial.valid else ready.get(row.trial.outcome, "failed")
+    return el(
+        "p",
+        el("b", f"Trial {row.n}"),
+        f" {how} ",
+        el("span", state, class_=f"state state-{state.split()[0]}"),
+        class_="label",
+    )
+
+
+def _axes_of(row: Row) -> tuple[str, ...]:
+    return tuple(
+        say.flag_value(flag, new)
+        for flag, (_, new) in row.trial.change.items()
+        if say.flag_value(flag, new) not in row.change
+    )
+
+
+def _values(doc: Diagnosis, row: Row, device: str) -> str:
+    parts = [
+        f"{name} {mib(size)}{' refused' if refused else ''}"
+        for name, _, size, refused in _segments(row.trial, device)
+    ]
+    peak = _peak(doc, row.trial, device)
+    parts += [f"{_peak_name(doc, device)} {mib(peak)}"] if peak is not None else []
+    return " · ".join(parts) + " MiB" if parts else "no sizes were printed"
+
+
+def _peak_name(doc: Diagnosis, device: str) -> str:
+    if device != "host":
+        return "peak"
+    limit = doc.baseline.limit
+    return f"peak {say.LIMIT_KINDS[limit.kind]}" if limit else "peak anonymous memory"
+
+
+def _bar(
+    doc: Diagnosis, row: Row, device: str, scale: Scale, bound: tuple[int, str] | None
+) -> Markup:
+    shapes: list[Markup] = []
+    at = 0
+    for name, part, size, refused in _segments(row.trial, device):
+        where = {"x": percent(scale(at)), "width": percent(scale(at + size) - scale(at))}
+        hint = el("title", f"{name} {mib(size)} MiB{' refused' if refused else ''}")
+        shapes.append(el("rect", hint, y=4, height=18, class_=f"fill-{part.value}", **where))
+        if refused:
+            shapes.append(
+                el("rect", y=4, height=18, class_="refused", fill="url(#hatch-refused)", **where)
+            )
+        at += size
+    peak = _peak(doc, row.trial, device)
+    if bound:
+        shapes.append(_upright(scale(bound[0]), 0, 26, "limit"))
+    if peak is not None:
+        name = _peak_name(doc, device)
+        shapes.append(_mark(scale(peak), 13, "peak", f"{name} {mib(peak)} MiB"))
+    return picture(f"Trial {row.n}", _values(doc, row, device), 26, *shapes)
+
+
+def _swatch(kind: str, text: str) -> Markup:
+    box = el("rect", width=14, height=14, class_=kind.replace("swatch-refused", "plain"))
+    inner = [box]
+    if kind == "swatch-refused":
+        inner.append(el("rect", width=14, height=14, fill="url(#hatch-refused)"))
+    if kind == "swatch-limit":
+        inner = [el("line", x1=7, x2=7, y1=0, y2=14, class_="limit")]
+    if kind == "swatch-maybe":
+        inner = [el("rect", width=14, height=14, class_="ready-zone"), _dots()]
+    return el("li", _icon(text, *inner), text)
+
+
+def _dots() -> Markup:
+    return el("rect", width=14, height=14, fill="url(#hatch-maybe)")
+
+
+def _icon(text: str, *children: str) -> Markup:
+    return el("svg", el("title", text), *children, width=14, height=14, aria_hidden="true")
+
+
+def _key_mark(shape: str, text: str) -> Markup:
+    mark = _mark(0, 7, shape, text).replace('x="0%"', 'x="7"')
+    return el("li", _icon(text, Markup(mark)), text)
+
+
+# --- boundaries --------------------------------------------------------------------------------
+
+
+def edges(facts: DiagnosisView) -> list[Markup]:
+    """One axis per variable: where it serves, where it only starts, where it fails."""
+    figures = (
+        _edge(facts.doc, edge, flag)
+        for edge, flag in zip(facts.edges, facts.doc.boundary, strict=True)
+    )
+    return [figure for figure in figures if figure is not None]
+
+
+def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
+    boundary = edge.boundary
+    lanes: dict[str, list[tuple[int, Trial]]] = {}
+    for trial in doc.trials:
+        value = _number(doc, trial, flag)
+        if value is None or value <= 0 or not trial.valid:
+            continue
+        others = [say.flag_value(f, new) for f, (_, new) in trial.change.items() if f != flag]
+        lanes.setdefault(" ".join(others) or "otherwise as given", []).append((value, trial))
+    values = [value for lane in lanes.values() for value, _ in lane]
+    values += [v for v in (boundary.served, boundary.ready, boundary.fails) if v and v > 0]
+    if len(set(values)) < 2:
+        return None
+    low, high = min(values), max(values)
+    doubling = high / low >= 4
+    scale = _log2(low, high) if doubling else _linear(low, high)
+    strips = [
+        el("li", el("p", text, class_="label"), _lane(flag, lane, scale))
+        for text, lane in lanes.items()
+    ]
+    key = [
+        _swatch("served-zone", "served"),
+        _swatch("swatch-maybe", "ready, not shown to serve"),
+        _swatch("swatch-refused", "fails"),
+        _key_mark("served", "trial that served"),
+        _key_mark("ready", "trial that got ready"),
+        _key_mark("failed", "trial that failed"),
+    ]
+    ticks = _doublings(low, high) if doubling else _spread(low, high)
+    return el(
+        "figure",
+        el(
+            "figcaption",
+            f"Boundary of {edge.flag}: {edge.sentence}"
+            + (" (each step to the right doubles)" if doubling else ""),
+        ),
+        el("ul", *key, class_="key"),
+        _zones(edge, low, high, scale),
+        el("ol", *strips, class_="bars"),
+        _axis(scale, ticks, lambda tick: f"{round(tick)}"),
+    )
+
+
+def _number(doc: Diagnosis, trial: Trial, flag: str) -> int | None:
+    given = next((t.change[flag][0] for t in doc.trials if flag in t.change), None)
+    value = trial.change[flag][1] if flag in trial.change else given
+    if value is None:
+        value = doc.baseline.effective.get(flag)
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def _zones(edge: Edge, low: int, high: int, scale: Scale) -> Markup:
+    boundary = edge.boundary
+    served, ready, fails = boundary.served, boundary.ready, boundary.fails
+    shapes = []
+
+    def zone(start: float, stop: float, kind: str, hatch: str, words: str) -> None:
+        start, stop = max(start, low), min(stop, high)
+        if stop <= start and kind != "served-zone":
+            return
+        where = {"x": percent(scale(start)), "width": percent(max(scale(stop) - scale(start), 0.6))}
+        shapes.append(el("rect", el("title", words), y=2, height=20, class_=kind, **where))
+        if hatch:
+            shapes.append(el("rect", y=2, height=20, fill=f"url(#hatch-{hatch})", **where))
+
+    if served is not None:
+        zone(low, served, "served-zone", "", f"served up to {served}")
+    if ready is not None:
+        start = served if served is not None else low
+        zone(start, ready, "ready-zone", "maybe", f"ready up to {ready}")
+    if fails is not None:
+        zone(
+            fails, high if fails < high else high + 1e-9, "plain", "refused", f"fails from {fails}"
+        )
+        shapes.append(_upright(scale(min(max(fails, low), high)), 0, 24, "limit"))
+    return picture(f"Boundary of {edge.flag}", edge.sentence, 24, *shapes)
+
+
+def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: Scale) -> Markup:
+    shapes, told = [], []
+    last, low = -100.0, False
+    for value, trial in sorted(lane, key=lambda item: (item[0], item[1].n)):
+        x = scale(value)
+        low = not low if x - last < 7 else False
+        last = x
+        outcome = "failed" if not started(trial) else trial.outcome.value
+        told.append(f"{flag} {value} {outcome} (trial {trial.n})")
+        shapes.append(_mark(x, 26, outcome, told[-1]))
+        shapes.append(
+            el(
+                "text",
+                str(value),
+                x=percent(x),
+                y=47 if low else 13,
+                text_anchor=_anchor(x),
+                class_="tick",
+            )
+        )
+    line = el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=26, y2=26, class_="lane")
+    return picture(f"Trials along {flag}", "; ".join(told), 52, line, *shapes)
+
+
+def _doublings(low: float, high: float) -> list[float]:
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    step = max(1, math.ceil((last - first + 1) / 6))
+    return [2.0**power for power in range(first, last + 1, step)]
+
+
+def _spread(low: float, high: float) -> list[float]:
+    return [low, (low + high) / 2, high] if high - low >= 2 else [low, high]
+
+
+# --- memory over time --------------------------------------------------------------------------
+
+
+def timelines(facts: DiagnosisView) -> list[Markup]:
+    """Memory while loading and serving, for the trials that tell most."""
+    doc = facts.doc
+    sampled = [row for row in facts.table.rows if len(row.trial.samples) > 1]
+    best = doc.recommendation.trial if doc.recommendation else None
+    telling = sorted(sampled, key=lambda row: (row.n != best, row.weight, row.n))[:PANELS]
+    rows = [row for row in sampled if row in telling]
+    if not rows:
+        return []
+    high = max(
+        max(size for _, size in points)
+        for row in rows
+        for points in _series(row.trial.samples).values()
+    )
+    limit = doc.baseline.limit
+    counts_space = limit is not None and limit.kind is LimitKind.ADDRESS_SPACE
+    if limit is not None:
+        high = max(high, limit.bytes)
+    names = dict.fromkeys(name for row in rows for name in _series(row.trial.samples))
+    key = [_line_key(name, index) for index, name in enumerate(names)]
+    if limit:
+        key.append(_swatch("swatch-limit", say.limit(limit)))
+    panels = [
+        el(
+            "li",
+            _heading(row),
+            _panel(row.trial, list(names), high, limit.bytes if limit else None),
+        )
+        for row in rows
+    ]
+    left_out = len(sampled) - len(rows)
+    note = f" {say.count(left_out, 'trial')} with samples left out." if left_out else ""
+    kind = " Address space is not RAM." if counts_space else ""
+    return [
+        el(
+            "figure",
+            el("figcaption", f"Memory over time, from the launch.{kind}{note}"),
+            el("ul", *key, class_="key"),
+            el("ol", *panels, class_="bars"),
+        )
+    ]
+
+
+def _series(samples: Sequence[Sample]) -> dict[str, list[tuple[float, int]]]:
+    lines: dict[str, list[tuple[float, int]]] = {}
+    for sample in samples:
+        named = {
+            "address space": sample.address_space,
+            "anonymous memory": sample.anonymous,
+            **{printable(name): size for name, size in sample.device.items()},
+        }
+        for name, size in named.items():
+            if size is not None:
+                lines.setdefault(name, []).append((sample.at, size))
+    return lines
+
+
+def _line_key(name: str, index: int) -> Markup:
+    line = el("line", x1=0, x2=14, y1=7, y2=7, class_=f"series series-{index % 4}")
+    return el("li", _icon(name, line), name)
+
+
+def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -> Markup:
+    top, bottom = 16, 116
+    samples = trial.samples
+    start, stop = samples[0].at, samples[-1].at
+    span = (stop - start) or 1
+    series = _series(samples)
+
+    def y(size: float) -> float:
+        return bottom - (bottom - top) * size / high
+
+    curves = [
+        el(
+            "polyline",
+            points=" ".join(
+                f"{1000 * (at - start) / span:.1f},{y(size):.1f}" for at, size in points
+            ),
+            class_=f"series series-{names.index(name) % 4}",
+            vector_effect="non-scaling-stroke",
+        )
+        for name, points in series.items()
+    ]
+    sent = [
+        later.at
+        for before, later in itertools.pairwise(samples)
+        if later.requests > before.requests
+    ]
+    inner = el(
+        "svg",
+        *curves,
+        x=percent(_LEFT),
+        width=percent(_RIGHT - _LEFT),
+        height=bottom + 4,
+        viewBox=f"0 0 1000 {bottom + 4}",
+        preserveAspectRatio="none",
+    )
+    scale = _linear(start, stop if stop > start else start + 1)
+    marks: list[str] = [inner]
+    if limit is not None:
+        level = f"{y(limit):.1f}"
+        marks.append(
+            el(
+                "line",
+                x1=percent(_LEFT),
+                x2=percent(_RIGHT),
+                y1=level,
+                y2=level,
+                class_="limit",
+            )
+        )
+    marks += [_upright(scale(at), bottom, bottom + 8, "request") for at in sent]
+    marks.append(
+        el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=bottom, y2=bottom, class_="axis")
+    )
+    marks.append(el("text", say.size(int(high)), x=percent(_LEFT), y=10, class_="tick"))
+    for at, anchor in ((start, "start"), (stop, "end")):
+        marks.append(
+            el(
+                "text",
+                f"{at:.1f} s",
+                x=percent(scale(at)),
+                y=138,
+                text_anchor=anchor,
+                class_="tick",
+            )
+        )
+    requests = say.count(samples[-1].requests, "request")
+    marks.append(el("text", requests, x="50%", y=138, text_anchor="middle", class_="tick"))
+    told = [
+        f"{name} from {say.size(points[0][1])} to {say.size(points[-1][1])}, at most "
+        f"{say.size(max(size for _, size in points))}"
+        for name, points in series.items()
+    ]
+    text = f"{'; '.join(told)}; {requests} from {start:.1f} s to {stop:.1f} s"
+    return join(
+        picture(f"Memory over time in trial {trial.n}", text, 144, *marks),
+        el("p", text, class_="values"),
+    )

@@ -1,0 +1,233 @@
+"""A diagnosis as one self-contained HTML page: no network, no script, light and dark, printable.
+
+The page carries a content security policy that allows its own style sheet, by hash, and nothing
+else: whatever a model name or a log line holds, it can neither run nor load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+
+from arriero.base.sizes import mib
+from arriero.record.documents import Baseline, Diagnosis
+from arriero.report import _pictures as pictures
+from arriero.report import _words as say
+from arriero.report import view
+from arriero.report._markup import Markup, el, join
+from arriero.report._text import command
+from arriero.report._trials import Size, Table
+
+
+def diagnosis(doc: Diagnosis) -> str:
+    """The whole page as text, to be written as UTF-8."""
+    facts = view.diagnosis(doc)
+    body = join(
+        el(
+            "header",
+            el("p", "Arriero diagnosis ", el("code", doc.id), class_="kicker"),
+            el("p", " · ".join(facts.setting), class_="setting"),
+        ),
+        el(
+            "main",
+            _finding(facts),
+            *_run(facts.run),
+            *_section("Memory", pictures.stacks(facts)),
+            *_section("Trials", _trials(facts.table)),
+            *_section("Boundaries", [*pictures.edges(facts), *_boundaries(facts)]),
+            *_section("Over time", pictures.timelines(facts)),
+            *_section("What was sent to the recommended command", _steps(facts)),
+            *_section("Not tried", _list(facts.not_tried)),
+            *_section("Notes", _list(facts.caveats)),
+            *_section("Setting", _baseline(doc.baseline)),
+            *_section("Logs, last lines", _tails(doc)),
+        ),
+        el(
+            "footer",
+            el("p", f"{facts.effort} · record {doc.id} · {doc.baseline.taken_at} · Arriero"),
+        ),
+        pictures.patterns(),
+    )
+    return _page(f"{facts.finding.word}: {facts.finding.sentence}", body)
+
+
+def _page(title: str, body: Markup) -> str:
+    style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"{title} – Arriero"),
+        el("style", Markup(style)),
+    )
+    return f"<!doctype html>\n{el('html', head, el('body', body), lang='en')}\n"
+
+
+def _section(title: str, parts: Sequence[Markup]) -> list[Markup]:
+    return [el("section", el("h2", title), *parts)] if parts else []
+
+
+def _finding(facts: view.DiagnosisView) -> Markup:
+    finding = facts.finding
+    sign = {view.Tone.GOOD: "✓", view.Tone.BAD: "✕", view.Tone.OPEN: "?"}[finding.tone]
+    return el(
+        "section",
+        *([el("p", facts.unfinished, class_="unfinished")] if facts.unfinished else []),
+        el(
+            "h1",
+            el("span", f"{sign} {finding.word}", class_="word"),
+            f" {finding.sentence}",
+        ),
+        *([el("p", finding.sizes, class_="sizes")] if finding.sizes else []),
+        *([el("pre", finding.quote)] if finding.quote else []),
+        *([el("p", " ".join(finding.details))] if finding.details else []),
+        class_=f"verdict verdict-{finding.tone.value}",
+    )
+
+
+def _run(run: view.Run | None) -> list[Markup]:
+    if run is None:
+        return []
+    return [
+        el(
+            "section",
+            el("h2", run.title.capitalize()),
+            el("p", run.about),
+            _shell(run.argv, run.env),
+            *_list(run.facts),
+            class_="run",
+        )
+    ]
+
+
+def _shell(argv: Sequence[str], env: Mapping[str, str]) -> Markup:
+    return el("pre", el("code", "\n".join(command(argv, env, width=78))), class_="command")
+
+
+def _trials(table: Table) -> list[Markup]:
+    if not table.rows:
+        return []
+    sizes = [say.SHORT[part] for part in table.components]
+    heads = ["trial", "purpose", *table.axes, "change", *sizes, "headroom", "ready", "served"]
+    rows = [
+        (
+            str(row.n),
+            row.trial.purpose,
+            *row.axes,
+            row.change,
+            *map(_size, row.sizes),
+            "–" if row.trial.headroom is None else mib(row.trial.headroom),
+            row.ready,
+            row.served,
+            row.remark,
+        )
+        for row in table.rows
+    ]
+    first = 3 + len(table.axes)
+    right = {0, *range(2, first - 1), *range(first, first + len(sizes) + 1)}
+    legend = (
+        f"Sizes in {table.unit}. refused: what could not be had. –: not printed or not reached."
+    )
+    return [
+        _table("Every trial", [*heads, "first failure"], rows, right),
+        el("p", legend, class_="values"),
+    ]
+
+
+def _size(size: Size) -> str | Markup:
+    if size.bytes is None:
+        return "–"
+    return el("b", f"{mib(size.bytes)} refused") if size.refused else mib(size.bytes)
+
+
+def _table(
+    name: str, heads: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]
+) -> Markup:
+    def cell(index: int, text: str) -> Markup:
+        kind = "number" if index in right else None
+        return el(
+            "th" if index == 0 else "td", text, class_=kind, scope="row" if index == 0 else None
+        )
+
+    head = [
+        el("th", text, scope="col", class_="number" if index in right else None)
+        for index, text in enumerate(heads)
+    ]
+    body = [el("tr", *(cell(index, text) for index, text in enumerate(row))) for row in rows]
+    table = el("table", el("thead", el("tr", *head)), el("tbody", *body))
+    # A wide table scrolls inside its own region, which the keyboard can reach.
+    return el("div", table, class_="scroll", role="region", aria_label=name, tabindex="0")
+
+
+def _boundaries(facts: view.DiagnosisView) -> list[Markup]:
+    items = [
+        el(
+            "li",
+            el("code", edge.flag),
+            f" {edge.sentence}",
+            *_list((*edge.doubts, *edge.conditions)),
+        )
+        for edge in facts.edges
+    ]
+    items += [el("li", slope) for slope in facts.slopes]
+    return [el("ul", *items)] if items else []
+
+
+def _steps(facts: view.DiagnosisView) -> list[Markup]:
+    advice = facts.doc.recommendation
+    if advice is None or not advice.steps:
+        return []
+    rows = [
+        (step.name, f"{step.ok}/{step.sent}", step.shown_by or "nothing showed it", step.detail)
+        for step in advice.steps
+    ]
+    return [_table("Steps of the load", ("step", "ok", "shown by", "detail"), rows, {1})]
+
+
+def _list(texts: Sequence[str]) -> list[Markup]:
+    return [el("ul", *(el("li", text) for text in texts))] if texts else []
+
+
+def _baseline(baseline: Baseline) -> list[Markup]:
+    model, engine = baseline.model, baseline.engine
+    rows: list[tuple[str, str]] = [
+        ("engine", f"{engine.path} (found by {engine.found_by})"),
+        ("version", f"{engine.version or 'unknown'}; {say.engine(engine)}"),
+        ("system", baseline.system),
+    ]
+    if model:
+        size = "size unknown" if model.file_bytes is None else say.size(model.file_bytes)
+        text = f"{model.path} ({model.arch or 'unknown'}, {model.memory_class} memory, {size})"
+        rows.append(("model", text))
+    for device in baseline.devices:
+        total, free = (_known(device.total), _known(device.free))
+        rows.append((f"device {device.name}", f"{device.description}, {total}, {free} free"))
+    for pool in baseline.pools:
+        note = "" if pool.usable else f"; not used: {pool.note}"
+        text = f"{_known(pool.total)}, limited by {pool.limited_by}{note}"
+        rows.append((f"pool {pool.name}", text))
+    rows += [(name, value or "(empty)") for name, value in baseline.visibility.items()]
+    return [
+        _table("Setting", ("what", "value"), rows, set()),
+        el("p", "The command as given:"),
+        _shell(baseline.argv, {}),
+    ]
+
+
+def _known(size: int | None) -> str:
+    return "size unknown" if size is None else say.size(size)
+
+
+def _tails(doc: Diagnosis) -> list[Markup]:
+    return [
+        join(el("h3", f"Trial {trial.n}"), el("pre", "\n".join(trial.log_tail)))
+        for trial in doc.trials
+        if trial.log_tail
+    ]
