@@ -25,6 +25,7 @@ _AMD_SHARED: Final = re.compile(
     re.IGNORECASE,
 )
 _CARD_MAKERS: Final = re.compile(r"\b(NVIDIA|GeForce|Tesla|AMD|Radeon|Instinct)\b", re.IGNORECASE)
+_LOOPBACK: Final = re.compile(r"(127\.[\d.]+|localhost|\[?::1\]?)(:\d+)?\Z", re.IGNORECASE)
 _SAME: Final = 0.05
 """Sizes this close are the same size; two readings of free memory, the same memory."""
 
@@ -41,8 +42,9 @@ def pools(
     Devices without memory of their own make one pool ``shared`` with the host: its free memory is
     the least of what the host has and what each driver still lends. Which devices those are is told
     by the chip's name (GB10, Jetson, Intel graphics, Apple, software Vulkan), by a driver that
-    knows no memory of the card's own, or by sizes: more than the card's VRAM, or all of the host's.
-    Of the real ones only software Vulkan was here; the others were tested with directory trees.
+    knows no memory of the card's own, or by sizes: more than the card's VRAM, or all of the host's
+    (a CPU worker on loopback is one of those). Of the real ones only software Vulkan and workers
+    were here; the others were tested with directory trees.
 
     Args:
         root: Where ``/proc`` and ``/sys`` are.
@@ -72,7 +74,8 @@ def _shares(
 ) -> bool:
     about = device.description
     if device.name.startswith("RPC"):
-        return False
+        # A worker on this machine that computes on the CPU.
+        return bool(_LOOPBACK.match(about)) and ram is not None and _near(device.total, ram)
     if _SOFTWARE.search(about) or _NVIDIA_SHARED.search(about) or about in bare:
         return True
     if about.startswith("Apple") or (_INTEL.search(about) and not _INTEL_CARD.search(about)):
@@ -106,8 +109,10 @@ def _problem(device: ListedDevice) -> str:
 
 
 def _own_pool(device: ListedDevice) -> Pool:
-    problem = _problem(device)
+    problem = note = _problem(device)
     remote = device.name.startswith("RPC")
+    if remote and device.free == device.total and not problem:
+        note = "a worker on a CPU reports all of its memory as free, whatever is in use"
     return Pool(
         name=device.name,
         devices=(device.name,),
@@ -115,7 +120,7 @@ def _own_pool(device: ListedDevice) -> Pool:
         free=device.free,
         limited_by="what the worker reports" if remote else f"memory of {device.description}",
         usable=not problem,
-        note=problem,
+        note=note,
     )
 
 
@@ -142,8 +147,11 @@ def _shared_pool(
                 if platform == "darwin"
                 else f"what the driver lends {device.name}",
             )
-        if lent is not None and (free is None or lent[1] < free * (1 - _SAME)):
-            total, free, limited_by = lent
+        if lent is None:
+            continue
+        if free is None or lent[1] < free * (1 - _SAME):
+            total, _, limited_by = lent
+        free = lent[1] if free is None else min(free, lent[1])
     return Pool(
         name="shared",
         devices=("host", *(device.name for device in devices)),
