@@ -633,8 +633,8 @@ def _says(mib: float, size: int) -> bool:
 
 
 def _address_space() -> int:
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - two digits, hot and simple
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    with open("/proc/self/status", "rb") as file:  # noqa: PTH123 - the child stays small
+        return int(file.read().split(b"VmSize:")[1].split()[0]) << 10
 
 
 def _contradiction(
@@ -700,15 +700,20 @@ def answers(library: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[dic
             yield {"index": index, "reason": str(refusal)}
 
 
+def _lift_limit() -> None:
+    """Address space that Arriero's own caller was limited to says nothing about a plan."""
+    if sys.platform == "linux":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+
 def main() -> None:
     # What the engine prints must not mix with the answers.
     out = os.dup(1)
     os.dup2(2, 1)
-    import resource  # not on every platform that imports this file
-
-    # Address space that Arriero's own caller was limited to says nothing about a plan.
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    _lift_limit()
     spec = json.loads(sys.argv[1])
     for answer in answers(spec["library"], spec["requests"]):
         os.write(out, f"\n{json.dumps(answer)}\n".encode())

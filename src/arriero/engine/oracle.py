@@ -9,6 +9,7 @@ weights nor caches nor recurrent state exist in it.
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import sys
 import time
@@ -175,7 +176,7 @@ def dry_run(
     what was answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
     """
     library = _library(library_dir)
-    if sys.platform != "linux":
+    if platform.system() != "Linux":
         return (Unanswered("dry runs work on Linux only"),) * len(requests)
     if library is None:
         reason = f"no libllama.so in {library_dir} or beside it: the engine is linked statically"

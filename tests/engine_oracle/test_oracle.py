@@ -1,0 +1,227 @@
+"""A dry run costs little, answers in order and gives a reason where it has no answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arriero.base.sizes import GIB, MIB
+from arriero.engine import _oracle_child
+from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, _plain, dry_run
+from arriero.gguf.presets import LADDER_HYBRID, tiny
+from arriero.gguf.writer import write_model
+from tests.engine_oracle.real import environment
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("oracle")
+
+
+@pytest.fixture(scope="module")
+def llama(home: Path) -> Path:
+    return write_model(home / "llama.gguf", tiny("llama"))
+
+
+@pytest.fixture(scope="module")
+def hybrid(home: Path) -> Path:
+    return write_model(home / "hybrid.gguf", LADDER_HYBRID, weights="zeros")
+
+
+@pytest.fixture(params=[10068, 10434])
+def server(request: pytest.FixtureRequest, engine_path: Callable[[int], Path]) -> Path:
+    return engine_path(request.param)
+
+
+def ask(
+    server: Path, *requests: DryRunRequest, timeout: float = 60
+) -> tuple[DryRun | Unanswered, ...]:
+    return dry_run(server.parent, requests, environ=environment(server), timeout=timeout)
+
+
+def reason(result: DryRun | Unanswered) -> str:
+    assert isinstance(result, Unanswered), result
+    return result.reason
+
+
+def peak_of_child(server: Path, *requests: DryRunRequest) -> int:
+    """Peak RSS in bytes of the child for these requests."""
+    library = str(server.parent / "libllama.so")
+    spec = json.dumps({"library": library, "requests": [_plain(r) for r in requests]})
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", _oracle_child.__file__, spec],
+        env=environment(server),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_maxrss << 10
+
+
+def test_slots_of_a_hybrid_cost_the_child_nothing(server: Path, hybrid: Path) -> None:
+    slots = (1, 16, 64, 256)
+    requests = [DryRunRequest(model=hybrid, n_ctx=4096, n_seq_max=n) for n in slots]
+    for n, run in zip(slots, ask(server, *requests), strict=True):
+        assert isinstance(run, DryRun), run
+        assert run.rs == n * 65_863_680  # 62.81 MiB per slot
+        assert run.n_ctx == max(4096, 256 * n)
+        assert run.kv == run.n_ctx * 10 * 2 * 2 * 64 * 2  # layers, K and V, heads, size, f16
+    assert peak_of_child(server, *requests) < 300 * MIB
+
+
+def test_a_model_larger_than_memory(server: Path, home: Path) -> None:
+    shape = tiny("llama", layers=80, embedding=8192, heads=64, heads_kv=8, head_dim=128)
+    model = home / f"large-{server.parent.parent.parent.name}.gguf"
+    write_model(model, shape, weights="zeros")
+    assert model.stat().st_size > 20 * GIB
+    request = DryRunRequest(model=model, n_ctx=1 << 17, n_seq_max=64)
+    (run,) = ask(server, request)
+    assert isinstance(run, DryRun), run
+    assert run.kv == run.n_ctx * 80 * 2 * 8 * 128 * 2
+    assert peak_of_child(server, request) < 300 * MIB
+
+
+def test_sums_and_parts(server: Path, hybrid: Path) -> None:
+    (run,) = ask(server, DryRunRequest(model=hybrid, n_ctx=4096, n_seq_max=2))
+    assert isinstance(run, DryRun), run
+    (buffer,) = run.buffers
+    assert buffer.device == "CPU"
+    assert buffer.context == run.kv + run.rs
+    assert run.output == 4 * 2 * LADDER_HYBRID.vocab
+    assert any("RS buffer size =   125.62 MiB" in line for line in run.log)
+
+
+def test_refused_settings_have_the_engines_words_and_spoil_no_neighbour(
+    server: Path, llama: Path
+) -> None:
+    fine = DryRunRequest(model=llama, n_ctx=4096)
+    results = ask(
+        server,
+        fine,
+        DryRunRequest(model=llama, n_ctx=4096, type_v="q8_0", flash_attn="off"),
+        DryRunRequest(model=llama, n_ctx=4096, type_k="q9_9"),
+        DryRunRequest(model=llama, n_ctx=-1),
+        DryRunRequest(model=llama, n_ctx=4096, devices=("CUDA7",)),
+        fine,
+    )
+    assert "quantized V cache" in reason(results[1]) or "V cache quant" in reason(results[1])
+    assert "cache type q9_9" in reason(results[2])
+    assert "n_ctx cannot be -1" in reason(results[3])
+    assert "no device CUDA7" in reason(results[4])
+    first, last = results[0], results[5]
+    assert isinstance(first, DryRun)
+    assert isinstance(last, DryRun)
+    assert first.buffers == last.buffers
+
+
+def test_an_abort_of_the_engine_is_one_reason(server: Path, llama: Path) -> None:
+    # The server dies of these settings in the same way: fewer outputs than slots.
+    deadly = DryRunRequest(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
+    fine = DryRunRequest(model=llama, n_ctx=4096)
+    results = ask(server, deadly, fine, deadly, fine)
+    assert [isinstance(r, DryRun) for r in results] == [False, True, False, True]
+    assert "SIGABRT" in reason(results[0])
+    assert "GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max)" in reason(results[2])
+
+
+def test_a_library_that_only_dies_is_asked_twice(server: Path, llama: Path) -> None:
+    deadly = DryRunRequest(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
+    results = ask(server, *[deadly] * 40)
+    assert all("SIGABRT" in reason(r) for r in results)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF\x03\0\0\0" + b"\xff" * 64, b"x" * 999])
+def test_files_that_are_no_model(server: Path, tmp_path: Path, content: bytes) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(content)
+    (result,) = ask(server, DryRunRequest(model=model, n_ctx=4096))
+    assert "failed to load model" in reason(result)
+
+
+def test_truncated_and_missing_models(server: Path, llama: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(llama.read_bytes()[:-1000])
+    results = ask(
+        server,
+        DryRunRequest(model=cut, n_ctx=4096),
+        DryRunRequest(model=tmp_path / "nowhere.gguf", n_ctx=4096),
+    )
+    assert "corrupted or incomplete" in reason(results[0])
+    assert "failed to open" in reason(results[1])
+
+
+def test_more_requests_than_one_child_takes(server: Path, llama: Path) -> None:
+    contexts = range(256, 256 * 151, 256)
+    results = ask(server, *(DryRunRequest(model=llama, n_ctx=c) for c in contexts))
+    assert [r.n_ctx for r in results if isinstance(r, DryRun)] == list(contexts)
+
+
+def test_time_that_is_over(server: Path, llama: Path) -> None:
+    fine = DryRunRequest(model=llama, n_ctx=4096)
+    results = ask(server, *[fine] * 100, timeout=0.001)
+    assert {reason(r) for r in results} == {"no answer within the time given"}
+
+
+def test_no_requests(server: Path) -> None:
+    assert ask(server) == ()
+
+
+@pytest.fixture
+def engine_copy(tmp_path: Path) -> Path:
+    copy = tmp_path / "bin"
+    copy.mkdir()
+    return copy / "llama-server"
+
+
+def test_engines_that_are_none(
+    engine_copy: Path, llama: Path, engine_path: Callable[[int], Path]
+) -> None:
+    request = DryRunRequest(model=llama, n_ctx=4096)
+    assert "no libllama.so" in reason(ask(engine_copy, request)[0])
+    library = engine_copy.parent / "libllama.so"
+    library.write_bytes(b"\x7fELF and nothing more")
+    assert "does not load" in reason(ask(engine_copy, request)[0])
+    shutil.copy(engine_path(10434).parent / "libggml-base.so", library)
+    assert "has no llama_log_set" in reason(ask(engine_copy, request)[0])
+
+
+def test_libraries_in_the_lib_directory(
+    engine_copy: Path, llama: Path, engine_path: Callable[[int], Path]
+) -> None:
+    lib = engine_copy.parent.parent / "lib"
+    lib.symlink_to(engine_path(10434).parent)
+    (run,) = ask(engine_copy, DryRunRequest(model=llama, n_ctx=4096))
+    assert isinstance(run, DryRun), run
+
+
+def test_a_soft_limit_of_the_caller_does_not_count(
+    hybrid: Path, engine_path: Callable[[int], Path]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    request = DryRunRequest(model=hybrid, n_ctx=4096, n_ubatch=2048, n_seq_max=64)
+    # Enough for Python, not for the graph metadata that this micro-batch needs.
+    resource.setrlimit(resource.RLIMIT_AS, (3 * GIB // 2, hard))
+    try:
+        (run,) = ask(engine_path(10434), request)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert isinstance(run, DryRun), run
+    assert run.address_space_delta > 3 * GIB // 2
+
+
+def test_the_model_is_only_read(server: Path, llama: Path) -> None:
+    before = llama.read_bytes(), llama.stat().st_mtime_ns
+    ask(server, DryRunRequest(model=llama, n_ctx=4096))
+    assert (llama.read_bytes(), llama.stat().st_mtime_ns) == before
