@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -51,3 +52,8 @@ def alive(pids: Iterable[int]) -> list[int]:
 def own_cgroups() -> set[str]:
     here = cgroup.own()
     return {path.name for path in here.path.glob("arriero-*")} if here else set()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
