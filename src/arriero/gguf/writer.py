@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -76,10 +77,10 @@ def _appearing(path: Path, size: int) -> Iterator[BinaryIO]:
         raise UsageError(f"already exists: {path}", hint="remove it or choose another name")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        if size > shutil.disk_usage(path.parent).free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         try:
             with part.open("xb") as file:
-                if size and hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, size)  # a full disk shows at once
                 yield file
             part.replace(path)
         except BaseException:
