@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -114,6 +115,16 @@ def test_a_killed_arriero_leaves_no_cgroup(parent: Parent) -> None:
     parent.end(signal.SIGKILL)
     assert watching.eventually(lambda: not parent.left())
     assert watching.eventually(lambda: watching.own_cgroups() <= before)
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+def test_a_process_held_by_a_debugger_ends_too(parent: Parent) -> None:
+    """As when the engine's abort lets gdb print its backtrace."""
+    script = "sleep 600 & exec gdb -q -batch -nx -ex 'shell echo; echo ready; sleep 600' -p $!"
+    parent.begin(["sh", "-c", script])
+    parent.until("ready")
+    parent.end(signal.SIGKILL)
+    assert watching.eventually(lambda: not parent.left())
 
 
 def guard_of(parent: Parent) -> int:

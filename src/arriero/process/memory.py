@@ -19,7 +19,9 @@ _TREE_SECONDS: Final = 0.25
 
 
 class Sampler:
-    """Samples one tree. The list of its processes is renewed every quarter of a second."""
+    """Samples one tree. The list of its processes is renewed every quarter of a second, more
+    seldom on a machine with so many processes that finding them takes long.
+    """
 
     def __init__(self, pid: int, cgroup: cgroups.MemoryCgroup | None = None) -> None:
         self._cgroup = cgroup
@@ -58,12 +60,14 @@ if sys.platform == "linux":
         def __init__(self, pid: int) -> None:
             self.pid = pid
             self.others: list[int] = []
-            self.listed_at = -_TREE_SECONDS
+            self.list_at = 0.0
 
         def __call__(self) -> Memory:
-            if time.monotonic() - self.listed_at >= _TREE_SECONDS:
+            began = time.monotonic()
+            if began >= self.list_at:
                 self.others = guard.descendants(self.pid)
-                self.listed_at = time.monotonic()
+                now = time.monotonic()
+                self.list_at = now + max(_TREE_SECONDS, 50 * (now - began))
             status = guard.read_file(f"/proc/{self.pid}/status", 8192)
             if status is None or (size := guard.kibibytes(status, b"VmSize")) is None:
                 return Memory()

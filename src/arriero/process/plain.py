@@ -141,7 +141,7 @@ def start(
 ) -> Running:
     if limit is not None:
         raise ProcessError(
-            "this system has no memory limit for one process",
+            "this system has no memory limit that it keeps",
             hint="run without --limit, or on Linux",
             id="limit",
         )

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import psutil
+
 from arriero.base.errors import ArrieroError, NotFoundError
 from arriero.base.sizes import human
 from arriero.base.words import LimitKind
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from arriero.process.guard import Job
 
 _START_SECONDS: Final = 60.0
-_END_SECONDS: Final = 20.0
+_END_SECONDS: Final = 60.0
+"""A killed process may take this long: a driver gives back a hundred gigabytes first."""
 
 
 class GuardLink:
@@ -464,6 +467,12 @@ def _limit(job: Job, limit: Limit | None) -> cgroups.MemoryCgroup | None:
 
     if limit is None:
         return None
+    if not psutil.LINUX:
+        raise ProcessError(
+            "this system has no memory limit that it keeps",
+            hint="run without --limit, or on Linux",
+            id="limit",
+        )
     if limit.bytes <= 0:
         raise ProcessError("a memory limit must be above zero", id="limit")
     if limit.kind is LimitKind.ADDRESS_SPACE:
