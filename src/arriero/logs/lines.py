@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
@@ -146,10 +147,10 @@ def is_reversed(raws: Sequence[str]) -> bool:
     return False
 
 
-def _count_trend(values: Sequence[object]) -> tuple[int, int]:
-    up = sum(1 for a, b in zip(values, values[1:], strict=False) if a < b)  # type: ignore[operator]  # homogeneous
-    down = sum(1 for a, b in zip(values, values[1:], strict=False) if a > b)  # type: ignore[operator]
-    return up, down
+def _count_trend(values: list[int] | list[str]) -> tuple[int, int]:
+    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
+    pairs = list(pairwise(ranks[value] for value in values))
+    return sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
 
 
 def _stamp_trend(raws: Sequence[str]) -> tuple[int, int]:
@@ -172,9 +173,9 @@ _MILESTONES = tuple(
         r"^(?:build|version|system_info|device_info)\b",
         r"model_loader: |print_info: |print_meta: ",
         r"load_tensors: (?:loading|offload)",
-        r"model buffer size|alloc_tensor_range|cudaMalloc failed|insufficient memory|allocation of size",
+        r"model buffer size|alloc_tensor_range|Malloc failed|insufficient memory|allocation of",
         r"^llama_\w+: n_(?:ctx|batch)\b",
-        r"KV buffer size|RS buffer size|for kv cache|for rs cache|failed to allocate buffer of size",
+        r"KV buffer size|RS buffer size|for (?:kv|rs) cache|failed to allocate buffer of size",
         r"compute buffer size|compute (?:pp )?buffers",
         r"warming up",
         r"failed to create.context|failed to load model",
@@ -206,7 +207,7 @@ def wrap_width(raws: Sequence[str]) -> int | None:
     width = max(len(line) for line in shown)
     if width < 30:
         return None
-    after = [b for a, b in zip(shown, shown[1:], strict=False) if len(a) == width and b.strip()]
+    after = [b for a, b in pairwise(shown) if len(a) == width and b.strip()]
     if not after or any(_STRONG_START.match(strip_outer(line)) for line in after):
         return None
     return width

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arriero.base.words import Phase
+from arriero.logs import verdict
 from arriero.logs.grammar import SIGNS
 from arriero.logs.lines import Line, clean
 from arriero.logs.model import Buffer, Effective, Failure, Reading
 from arriero.logs.story import Story
 
 MAX_CHILDREN = 64
+"""Router children kept apart; lines of further ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How often a sign of serving was seen, where first, and its last line."""
+    """How often a sign of serving was seen, on which line first, and its last line."""
 
     count: int
     first_line: int
@@ -24,24 +26,24 @@ class Mark:
 
 
 class LogReader:
-    """Reads the log of one server while it runs: ``feed`` it each line, ask it anything at any time.
+    """Reads the log of a server while it runs: ``feed`` it each line, ask it anything any time.
 
-    Lines of a router's children (``[34605] ...``) are kept apart.
+    Lines of a router's children (``[34605] ...``) are kept apart; the properties are about the
+    process itself, ``readings`` about all.
     """
 
     def __init__(self) -> None:
         self._stories: dict[str | None, Story] = {}
         self._marks: dict[str, Mark] = {}
         self._lines = 0
-        self._failure: tuple[int, Failure | None] = (-1, None)
+        self._known: tuple[int, Failure | None] = (-1, None)
 
-    def feed(self, line: str, number: int | None = None) -> None:
-        """Take one raw line without its newline. ``number`` if lines before it were left out."""
-        self._lines = self._lines + 1 if number is None else number
-        self.take(clean(line, self._lines))
+    def feed(self, line: str) -> None:
+        """Take one raw line, without its newline, with whatever prefix it has."""
+        self.take(clean(line, self._lines + 1))
 
     def take(self, line: Line) -> None:
-        """Take one line that is already clean."""
+        """Take one line that is clean already."""
         self._lines = line.number
         if not line.text:
             return
@@ -50,30 +52,31 @@ class LogReader:
             if len(self._stories) >= MAX_CHILDREN:
                 return
             story = self._stories[line.child] = Story(line.child)
-        for sign in SIGNS:
-            if sign.key in line.text:
-                before = self._marks.get(sign.id)
-                self._marks[sign.id] = Mark(
-                    count=before.count + 1 if before else 1,
-                    first_line=before.first_line if before else line.number,
-                    last_text=line.text,
-                )
+        for name, words in SIGNS.items():
+            if words in line.text:
+                before = self._marks.get(name, Mark(0, line.number, ""))
+                self._marks[name] = Mark(before.count + 1, before.first_line, line.text)
         story.feed(line)
 
     @property
+    def _main(self) -> Story:
+        own = self._stories.get(None)
+        return own or next(iter(self._stories.values()), None) or Story(None)
+
+    @property
     def ready(self) -> bool:
-        """Whether the server has said that the model is loaded or that it listens with it."""
+        """Whether the server has said that the model is loaded, or that it listens with it."""
         return any(story.start.ready for story in self._stories.values())
 
     @property
     def phase(self) -> Phase | None:
-        """Where in its life the server is, by its log."""
+        """Where in its life the server is."""
         return self._main.start.phase
 
     @property
     def effective(self) -> Effective:
         """The values that the engine said it runs with, so far."""
-        return self._main.effective
+        return verdict.effective(self._main.start)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -82,31 +85,27 @@ class LogReader:
 
     @property
     def marks(self) -> Mapping[str, Mark]:
-        """What was seen of each sign in ``grammar.SIGNS``."""
+        """What was seen of each of ``grammar.SIGNS``."""
         return self._marks
 
     @property
     def failure_so_far(self) -> Failure | None:
-        """The failure as far as the lines show it; cheap to ask after every line."""
-        if self._failure[0] != self._lines:
-            self._failure = (self._lines, self._main.failure)
-        return self._failure[1]
-
-    @property
-    def _main(self) -> Story:
-        return self._stories.get(None) or next(iter(self._stories.values()), Story(None))
+        """The failure as far as the lines show it. Asked again without a new line, it is free."""
+        if self._known[0] != self._lines:
+            story = self._main
+            self._known = (self._lines, verdict.judge(story, story.start, None)[0])
+        return self._known[1]
 
     def readings(self, exit_status: int | None = None) -> tuple[Reading, ...]:
-        """One reading for each process in the log: the server's (or router's) own first.
+        """One reading for each process in the log, the server's (or router's) own first.
 
-        ``exit_status`` is that of the process itself: negative for a signal, or as a shell reports it.
+        ``exit_status`` is how the process itself ended: negative for a signal, or as a shell tells.
         """
-        children = [story for child, story in self._stories.items() if child is not None]
         own = self._stories.get(None)
-        out: list[Reading] = []
-        if own is not None and (not children or own.start.any):
-            out.append(own.reading(exit_status))
-        elif not children:
-            out.append(Story(None).reading(exit_status))
-        out += [story.reading(exit_status if own is None else None) for story in children]
-        return tuple(out)
+        children = [story for child, story in self._stories.items() if child is not None]
+        if own is None and not children:
+            own = Story(None)
+        if own is not None and children and not own.start.told:
+            own = None
+        out = [] if own is None else [verdict.read(own, exit_status)]
+        return (*out, *(verdict.read(s, exit_status if own is None else None) for s in children))

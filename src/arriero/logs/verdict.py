@@ -1,0 +1,301 @@
+"""From the causes of a start to its failure: which came first, whether it ended the start, what it
+was not."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Role
+from arriero.logs.grammar import STAMP_ERA
+from arriero.logs.model import Effective, Failure, Notice, Reading
+from arriero.logs.story import FAR, KEEP, MEMORY, MIB, MILD, NEAR, RUNTIME, Cause, Start, Story
+
+_DEADLY: Final = (4, 6, 7, 8, 9, 11)
+_SIGKILL: Final = 9
+_GROWN: Final = 1024 * MIB
+"""Saved state from which on a kill is put down to its growth."""
+_CHUNKED: Final = ("Vulkan", "Metal", "MTL", "RPC")
+"""Buffer types that may be cut: a message names one piece."""
+_STEMS: Final = {
+    "CUDA": ("CUDA", "ROCm", "MUSA", "HIP"),
+    "Metal": ("Metal", "MTL"),
+    "OpenCL": ("GPUOpenCL", "OpenCL"),
+}
+
+
+def read(story: Story, exit_status: int | None = None) -> Reading:
+    """What a process's lines say. ``exit_status`` as ``subprocess`` or a shell gives it."""
+    start = story.start
+    failure, secondary = judge(story, start, exit_status)
+    unfinished = failure is None and not (start.ready or start.served or start.exited)
+    if unfinished and story.ended:
+        # the log is cut in the middle of another try: the try that ended is the answer
+        start = story.ended[0]
+        failure, secondary = judge(story, start, None)
+    elif story.ended:
+        earlier, more = judge(story, story.ended[0], None)
+        secondary = (*(() if earlier is None else (earlier,)), *more, *secondary)
+    return Reading(
+        era=_era(story),
+        child=story.child,
+        engine=story.engine,
+        outcome=_outcome(start, failure, exit_status),
+        failure=failure,
+        secondary=secondary[:KEEP],
+        buffers=tuple(start.buffers),
+        notices=(*start.notices, *_derived(story, start, failure)),
+        effective=effective(start),
+    )
+
+
+def judge(
+    story: Story, start: Start, exit_status: int | None
+) -> tuple[Failure | None, tuple[Failure, ...]]:
+    """The failure of one start, and what is secondary to it, in the order of the log."""
+    deaths = [*start.deaths, *_unlogged_death(story, start, exit_status)]
+    died_probing = bool(deaths) and start.fit == "probing"
+    probes = [c for c in start.causes if c.probe]
+    if died_probing and probes:
+        probes.pop()
+    real = [c for c in start.causes if c not in probes]
+    fatal = [c for c in real if _ended_it(c, start, deaths)]
+    primary = fatal[0] if fatal else None
+    if primary is None and deaths:
+        primary = _of_death(story, start, deaths[0])
+    if primary is None and start.end is not None:
+        primary = next((c for c in real if c.kind not in MILD), None) or _of_end(start.end)
+    if primary is None:
+        primary = min(real, key=_weight, default=None)
+    rest = [c for c in (*start.causes, *deaths) if c is not primary]
+    return (
+        None if primary is None else _finish(story, start, primary, deaths),
+        tuple(_finish(story, start, c, deaths) for c in sorted(rest, key=lambda c: c.line)),
+    )
+
+
+def effective(start: Start) -> Effective:
+    """The values that the engine said it runs with."""
+
+    def whole(name: str) -> int | None:
+        return int(start.values[name]) if name in start.values else None
+
+    unified = start.values.get("kv_unified")
+    return Effective(
+        n_ctx=whole("n_ctx"),
+        n_ctx_seq=whole("n_ctx_seq"),
+        n_seq_max=whole("n_seq_max"),
+        n_batch=whole("n_batch"),
+        n_ubatch=whole("n_ubatch"),
+        kv_unified=None if unified is None else unified == "true",
+        n_rs_seq=whole("n_rs_seq"),
+        n_gpu_layers=whole("n_gpu_layers"),
+        flash_attn=start.values.get("flash_attn"),
+    )
+
+
+# --- which one ----------------------------------------------------------------------------------
+
+
+def _weight(cause: Cause) -> int:
+    """Among failures that the process outlived, those that hurt less come last."""
+    order = (Kind.CACHE_FULL, Kind.STATE_GROWTH, Kind.REPROCESSING)
+    return order.index(cause.kind) + 1 if cause.kind in order else 0
+
+
+def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list[Cause]:
+    """The death that only the exit status shows."""
+    signal = None
+    if exit_status is not None:
+        signal = -exit_status if exit_status < 0 else exit_status - 128
+    if signal not in _DEADLY or start.deaths:
+        return []
+    saving = story.last.number - start.saving_line <= NEAR
+    return [
+        Cause(
+            Kind.KILLED if signal == _SIGKILL else Kind.CRASH,
+            "exit_status",
+            story.last.number,
+            story.last.text or f"ended by signal {signal}",
+            story.last.number,
+            component=Component.PROMPT_CACHE if saving and signal != _SIGKILL else None,
+            phase=Phase.FIT if start.fit == "probing" else start.phase,
+            fatal=True,
+            inferred=True,
+        )
+    ]
+
+
+def _of_death(story: Story, start: Start, death: Cause) -> Cause:
+    """A death without a cause in the log; what it was doing may tell."""
+    if death.kind is Kind.KILLED and start.saved + start.checkpoints >= _GROWN:
+        death.kind, death.inferred = Kind.STATE_GROWTH, True
+        of_prompts = start.saved >= start.checkpoints
+        death.component = Component.PROMPT_CACHE if of_prompts else Component.CHECKPOINTS
+    elif death.kind is Kind.CRASH and death.component and story.uses_rpc:
+        death.kind, death.inferred = Kind.RPC, True
+    return death
+
+
+def _of_end(end: Cause) -> Cause:
+    """A start that ended without a word on why."""
+    if "context" in end.text:
+        end.phase = Phase.CONTEXT
+    elif "HTTP" in end.text:
+        end.kind = Kind.ENVIRONMENT
+    else:
+        end.kind, end.phase = Kind.MODEL, Phase.LOAD
+    end.fatal = True
+    return end
+
+
+def _ended_it(cause: Cause, start: Start, deaths: list[Cause]) -> bool:
+    if cause.kind in MILD:
+        return bool(cause.fatal)
+    if cause.fatal is True:
+        return True
+    if any(cause.line - NEAR <= death.line <= cause.last + FAR for death in deaths):
+        return True
+    if cause.fatal is False or cause.went_on:
+        return False
+    if cause.retried:
+        again = any(c.line > cause.line and c.kind in MEMORY for c in start.causes)
+        return again or start.end is not None
+    if cause.presumed or cause.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.MODEL):
+        return cause.rule != "vk_driver" or start.end is not None
+    return start.end is not None or (cause.kind is Kind.ENVIRONMENT and not start.served)
+
+
+# --- what to say about it -----------------------------------------------------------------------
+
+
+def _finish(story: Story, start: Start, cause: Cause, deaths: list[Cause]) -> Failure:
+    component, inferred = cause.component, cause.inferred
+    if cause.kind in MEMORY and cause.role is not Role.MAIN:
+        component = Component.DRAFT if cause.role is Role.DRAFT else Component.MMPROJ
+    elif cause.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT) and component is None:
+        component = _next_in_order(start, cause)
+        inferred = inferred or component is not None
+    device = _device(story, cause)
+    phase = Phase.FIT if cause.probe else cause.phase
+    return Failure(
+        kind=cause.kind,
+        component=component,
+        device=device,
+        bytes=cause.size,
+        buffer_bytes=_whole(start, cause, component, device),
+        phase=phase,
+        fatal=bool(cause.fatal) if cause in deaths else _ended_it(cause, start, deaths),
+        line=cause.line,
+        text=cause.text,
+        not_this=_not_this(start, cause.kind, component, phase),
+        evidence=Evidence.INFERRED if inferred else Evidence.NAMED,
+    )
+
+
+def _next_in_order(start: Start, cause: Cause) -> Component | None:
+    """Whose request it was, from what had been allocated before: weights, KV, RS, compute."""
+    if cause.phase in RUNTIME:
+        return None
+    if start.reserving or start.seen & {Component.KV, Component.RS}:
+        return None if Component.COMPUTE in start.seen else Component.COMPUTE
+    if Component.WEIGHTS in start.seen:
+        return Component.KV
+    return Component.WEIGHTS if cause.phase is Phase.LOAD else None
+
+
+def _whole(
+    start: Start, cause: Cause, component: Component | None, device: str | None
+) -> int | None:
+    if cause.whole is not None:
+        return cause.whole
+    if cause.kind not in MEMORY:
+        return None
+    if device is not None and not device.startswith(_CHUNKED):
+        return cause.size if cause.exact else None
+    # a dry run may have printed the size that the real buffer did not live to print
+    return start.totals.get(component) if component and component not in start.seen else None
+
+
+def _device(story: Story, cause: Cause) -> str | None:
+    """The device's name, if this log names it: ``device 0`` alone is not a name."""
+    if cause.device is not None or cause.family is None:
+        return cause.device
+    if cause.family == "CPU":
+        return "CPU"
+    stems = "|".join(_STEMS.get(cause.family, (cause.family,)))
+    number = r"\d*" if cause.index is None else str(cause.index)
+    named = [d for d in story.devices if re.fullmatch(rf"(?:{stems}){number}", d)]
+    return named[0] if len(named) == 1 else None
+
+
+def _not_this(
+    start: Start, kind: Kind, component: Component | None, phase: Phase | None
+) -> tuple[str, ...]:
+    """What the log rules out: allocated before, or not yet asked for."""
+    out: list[str] = []
+    if kind not in (*MEMORY, Kind.KILLED, Kind.STATE_GROWTH, Kind.CRASH, Kind.HANG):
+        out.append("lack of memory")
+    if kind is Kind.BUFFER_LIMIT:
+        out.append("lack of memory")
+    seen = start.seen
+    early = (Component.WEIGHTS, Component.KV, Component.RS)
+    loaded = phase in (Phase.CONTEXT, *RUNTIME) or bool(seen & set(early))
+    if kind in MEMORY:
+        ruled_out = (
+            (Component.WEIGHTS, "the weights", loaded),
+            (Component.KV, "the KV cache", Component.KV in seen or component is Component.RS),
+            (Component.RS, "the recurrent state", Component.RS in seen),
+            (
+                Component.COMPUTE,
+                "the compute buffer",
+                Component.COMPUTE in seen or component in early,
+            ),
+        )
+        out += [words for part, words, holds in ruled_out if holds and part is not component]
+    if kind is not Kind.MODEL and (kind in MEMORY or loaded):
+        out += ["the model file", "the tokenizer"]
+    return tuple(out)
+
+
+def _derived(story: Story, start: Start, failure: Failure | None) -> list[Notice]:
+    """Notices about what is not in the log."""
+    out: list[Notice] = []
+    at = story.last.number
+    if not start.seen and start.verbosity is not None and start.verbosity[0] < 4:
+        level = start.verbosity[1]
+        out.append(Notice(id="sizes_hidden", line=level.number, text=level.text))
+    elif not start.seen and story.stamped and start.ready and "system_info" in start.begun:
+        out.append(Notice(id="sizes_hidden", line=at, text="no size line from start to ready"))
+    elif (
+        start.seen
+        and failure is not None
+        and failure.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
+        and failure.component is not None
+        and failure.component not in start.seen
+    ):
+        out.append(Notice(id="size_line_absent", line=failure.line, text=failure.text))
+    if story.starts > 1:
+        out.append(Notice(id="restarted", line=at, text=f"{story.starts} starts"))
+    if start.capped:
+        out.append(Notice(id="capped", line=at, text=f"more than {KEEP}"))
+    return out
+
+
+def _outcome(start: Start, failure: Failure | None, exit_status: int | None) -> LogOutcome:
+    if (failure is not None and failure.fatal) or start.end is not None or start.deaths:
+        return LogOutcome.FAILED
+    if start.exited or exit_status == 0:
+        return LogOutcome.EXITED
+    return LogOutcome.STARTED if start.ready or start.served else LogOutcome.UNKNOWN
+
+
+def _era(story: Story) -> str:
+    """Between which builds all of these words were in use."""
+    if story.engine.build is not None:
+        return f"b{story.engine.build}-b{story.engine.build}"
+    spans = story.eras or ({STAMP_ERA} if story.stamped else set())
+    if not spans:
+        return "unknown"
+    first, final = max(a for a, _ in spans), min(b for _, b in spans)
+    return f"b{first}-b{final}" if first <= final else "unknown"
