@@ -24,7 +24,7 @@ from arriero.report.view import DiagnosisView, Edge
 SHOWN: Final = 24
 """Trials in the first picture; the table below it has all of them."""
 PANELS: Final = 4
-_LEFT, _RIGHT = 1.5, 98.5
+_LEFT, _RIGHT = 0.0, 99.0
 
 Scale = Callable[[float], float]
 """From a value to a position in per cent of the width."""
@@ -193,7 +193,7 @@ def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool
             sizes[key] = sizes.get(key, 0) + buffer.bytes
     segments = [
         (
-            say.SHORT[part] + ("" if role is Role.MAIN else f" ({role.value})"),
+            say.SHORT[part] + ("" if role in (Role.MAIN, part) else f" ({role.value})"),
             part,
             size,
             False,
@@ -216,7 +216,8 @@ def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> M
     scale = _linear(0, high)
     used = dict.fromkeys(part for row in rows for _, part, *_ in _segments(row.trial, device))
     key = [_swatch(f"fill-{part.value}", say.SHORT[part]) for part in used]
-    key.append(_swatch("swatch-refused", "refused"))
+    if any(refused for row in rows for *_, refused in _segments(row.trial, device)):
+        key.append(_swatch("swatch-refused", "refused"))
     if any(peaks):
         key.append(_key_mark("peak", _peak_name(doc, device)))
     if bound:
@@ -230,10 +231,10 @@ def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> M
         )
         for row in rows
     ]
-    note = f" {say.count(left_out, 'trial')} left out; the table has all." if left_out else ""
+    note = f" ({say.count(left_out, 'trial')} left out; the table has all)" if left_out else ""
     return el(
         "figure",
-        el("figcaption", f"Memory on {device} per trial.{note}"),
+        el("figcaption", f"Memory on {device} per trial{note}"),
         el("ul", *key, class_="key"),
         el("ol", *items, class_="bars"),
         _axis(scale, _size_ticks(high), lambda tick: say.size(int(tick))),
@@ -371,8 +372,7 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
         "figure",
         el(
             "figcaption",
-            f"Boundary of {edge.flag}: {edge.sentence}"
-            + (" (each step to the right doubles)" if doubling else ""),
+            f"Boundary of {edge.flag}" + (" (doubling scale)" if doubling else ""),
         ),
         el("ul", *key, class_="key"),
         _zones(edge, low, high, scale),

@@ -71,7 +71,7 @@ def duration(seconds: float) -> str:
     """Seconds as people say them: ``48 s``, ``6 min 12 s``, ``1 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
-        return f"{seconds:.1f} s" if whole < 10 else f"{whole} s"
+        return f"{seconds:.1f} s" if whole < 10 and whole != seconds else f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -115,28 +115,26 @@ def _trials(table: Table) -> list[Markup]:
     if not table.rows:
         return []
     sizes = [say.SHORT[part] for part in table.components]
-    heads = ["trial", "purpose", *table.axes, "change", *sizes, "headroom", "ready", "served"]
+    before = ["trial", *table.axes, "change", "ready", "served", "first failure"]
     rows = [
         (
             str(row.n),
-            row.trial.purpose,
             *row.axes,
             row.change,
-            *map(_size, row.sizes),
-            "–" if row.trial.headroom is None else mib(row.trial.headroom),
             row.ready,
             row.served,
             row.remark,
+            *map(_size, row.sizes),
+            "–" if row.trial.headroom is None else mib(row.trial.headroom),
+            row.trial.purpose,
         )
         for row in table.rows
     ]
-    first = 3 + len(table.axes)
-    right = {0, *range(2, first - 1), *range(first, first + len(sizes) + 1)}
-    legend = (
-        f"Sizes in {table.unit}. refused: what could not be had. –: not printed or not reached."
-    )
+    numbers = range(len(before), len(before) + len(sizes) + 1)
+    right = {*range(1 + len(table.axes)), *numbers}
+    legend = f"Sizes in {table.unit}. –: not printed or not reached."
     return [
-        _table("Every trial", [*heads, "first failure"], rows, right),
+        _table("Every trial", [*before, *sizes, "headroom", "purpose"], rows, right),
         el("p", legend, class_="values"),
     ]
 
@@ -151,7 +149,7 @@ def _table(
     name: str, heads: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]
 ) -> Markup:
     def cell(index: int, text: str) -> Markup:
-        kind = "number" if index in right else None
+        kind = "number" if index in right else "short" if len(text) <= 24 else "long"
         return el(
             "th" if index == 0 else "td", text, class_=kind, scope="row" if index == 0 else None
         )
