@@ -46,15 +46,15 @@ def _words(text: str) -> frozenset[str]:
 
 _FIELD_WORDS: Final = _words(
     """
-    admin api app apps args bin build builds buffer cache client cmake cmn command compute config
-    content context conv cpu cuda data debian debug default dev device dir docker email error exit
-    failed false file files ggml gguf gpu graph hip home host http https info init input kv lib
-    linux llama load local localhost log logs loop mac main mem memory metal mnt model models moe
-    nan none null opt output path print prompt proc public python python3 que queue redacted res
-    response rocm root router rpc rs run running secrets seq server serial shared slot slots spec
-    src srv start stop swa sycl sys system task tasks temp test tests text tmp token tokens true
-    ubuntu unknown update user users uuid usr var version vm vulkan warning weights windows worker
-    workers
+    admin api app apps args bin buffer build builds cache client cmake cmn command compute
+    config content context conv cpu cuda data debian debug default dev device dir docker email
+    error exit failed false file files ggml gguf gpu graph hip home host http https info init
+    input inst kernel kv lib linux llama load local localhost log logs loop mac main mem memory
+    metal mnt model models moe nan none null opt output path print proc prompt public python
+    python3 que queue redacted res response rocm root router rpc rs run running secrets seq
+    serial server shared slot slots spec src srv start stop swa sycl sys system task tasks temp
+    test tests text tmp token tokens true ubuntu unknown update user users usr uuid var version
+    vm vulkan warning weights windows worker workers
     """
 )
 """Words of llama.cpp's own lines. A user or host of such a name is only taken out where it stands
@@ -136,7 +136,7 @@ _QUERY: Final = re.compile(
     r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
     re.IGNORECASE,
 )
-_SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|\s{1,40})(?:-\s{1,4})?"""
+_SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|(?:\s|\\\r?\n){1,40})(?:-\s{1,4})?"""
 _ASSIGN: Final = r"""(?:\\*["'])?\s{0,4}[=:]\s{0,4}+"""
 _MIXED: Final = (  # twelve or more characters, letters and digits among them
     r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
@@ -148,6 +148,7 @@ _KEYED: Final = re.compile(
     rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
     rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
     rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
+    r"|(?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
 )
 _HEADER: Final = re.compile(
     r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
@@ -267,7 +268,7 @@ _HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _SEP: Final = r"(?:\\?/|%2[Ff])"
 _SEGMENT: Final = r"""(?:[^\s/\\"'`:,;|<>(){}\[\]?&%]|%(?!2[Ff])|\\ )"""
 _UNIX_START: Final = (
-    r"(?:(?<![\w.~/%)\]>\\-])|(?<=[\s\"'=,;:(]-[A-Za-z])|(?<=\\[nrt\"'])|(?<=(?<!dir)>))"
+    r"(?:(?<![\w.~/%)\]<>\\-])|(?<=[\s\"'=,;:(]-[A-Za-z])|(?<=\\[nrt\"'])|(?<=(?<!dir)>))"
 )
 _PLACE: Final = re.compile(
     rf"(?P<url>(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{{1,15}}:(?:\\?/){{2}}(?!/)"
@@ -291,12 +292,17 @@ _HOME_USER: Final = re.compile(
     rf"(?:{_SEP}(?:home|Users)|{_SEP}(?:run{_SEP})?media|[A-Za-z]:[\\/]{{1,4}}Users)"
     rf"(?:{_SEP}|\\{{1,4}})({_SEGMENT}{{1,64}}(?:(?<!/) {_SEGMENT}{{1,30}}(?=\\|/))?)"
     r"|(?<![\w./])~([A-Za-z][\w.-]{0,63})(?=/)"
-    r"|\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=([A-Za-z0-9][\w.-]{0,63})"
+    r"|(?i:(?<![A-Za-z])(?:user(?:name)?|logname|login)(?:=|\\*[\"']\s{0,2}[:=]\s{0,2}\\*[\"'])"
+    r"|(?<!\w)uid=\d{1,10}\(|(?<![\w-])-u )([A-Za-z][\w.-]{0,63})"
 )
 _JOURNAL: Final = re.compile(
     r"(?:^|\\n|\n)(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16})"
     rf" ({_HOST}) [\w./()@-]{{1,48}}(?:\[\d{{1,9}}\])?: "
+)
+_HOSTNAME: Final = re.compile(
+    r"(?i:(?:hostname|computername|nodename)(?:\\*[\"'])?\s{0,2}[=:]\s{0,2}(?:\\*[\"'])?"
+    rf"({_HOST}))|Linux ({_HOST}) \d+\.\d+\.\d+\S{{0,40}} #|Darwin ({_HOST}) \d+\.\d+\.\d+"
 )
 _LOGIN: Final = re.compile(rf"(?<![\w.+-])([\w.-]{{1,32}})@({_HOST})(?=:[~/]|[ ]?[$#%] )")
 _WORKER: Final = re.compile(rf"RPC\d{{0,3}}\[(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}\]")
@@ -388,6 +394,14 @@ _PREFIXED: Final = re.compile(
     r"|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
 )
 _SPOKEN_LINES: Final = 400
+# A turn of a conversation in the markup of a chat template, unless log lines lie in between.
+_TURN: Final = re.compile(
+    r"(?P<open><\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
+    r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[INST\])"
+    r"(?P<said>(?:(?!<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<\|eot_id\|>|\[/?INST\]"
+    r"|\n[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] )[\s\S]){1,20000}+)"
+    r"(?P<close><\|im_end\|>|<end_of_turn>|<\|eot_id\|>|\[/INST\])"
+)
 
 
 def _json_end(text: str, start: int, depth: int, limit: int) -> int:
@@ -612,6 +626,8 @@ class Redactor:
         for pattern in (_JOURNAL, _PEER):
             for found in pattern.finditer(text):
                 self._learn_host(found[1])
+        for found in _HOSTNAME.finditer(text):
+            self._learn_host(found[1] or found[2] or found[3])
 
     # -- one text
 
@@ -648,6 +664,9 @@ class Redactor:
         text = self._without_secrets(_ANSI.sub("", text))
         for spans in (_spoken_spans, _prompt_spans, _flag_spans):
             text = _rewrite(text, spans(text))
+        text = _TURN.sub(
+            lambda m: m["open"] + " " + PROMPT + "\n" * m["said"].count("\n") + m["close"], text
+        )
         for path in sorted(self._paths, key=len, reverse=True):
             for word in {path, json.dumps(path)[1:-1]}:
                 text = text.replace(word, _reduced(path))
@@ -744,7 +763,7 @@ class Redactor:
         tail = re.search(r"[),.;:\]]*\Z", path)
         path, end = (path[: tail.start()], tail[0]) if tail else (path, "")
         if path.strip("/") and not set(path.strip("/").split("/")) <= _ROUTES:
-            path = "/" + _reduced(path)
+            path = "/" + _reduced(path).lstrip("/")
         return f"{scheme}{slashes}{SECRET + at if login else ''}{host}{port}{path}{end}"
 
     def _login(self, found: re.Match[str]) -> str:
@@ -856,7 +875,7 @@ def _reduced(path: str) -> str:
     if (
         len(names) == 1
         and plain.startswith("/")
-        and (len(names[0]) < 4 or names[0] in _FIELD_WORDS)
+        and (len(names[0]) < 4 or names[0].lower() in _FIELD_WORDS)
     ):
         return path
     last = names[-1] if names and plain[-1] not in "/\\" else ""
