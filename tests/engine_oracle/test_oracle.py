@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arriero.base.sizes import GIB, MIB
-from arriero.engine import _oracle_child
+from arriero.engine import _oracle_child, oracle
 from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, _plain, dry_run
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.writer import write_model
+from arriero.process import Exit, start
 from tests.engine_oracle.real import environment
+
+if sys.platform == "win32":
+    pytest.skip("dry runs work on Linux only", allow_module_level=True)
 
 pytestmark = pytest.mark.engine
 
@@ -58,16 +61,12 @@ def peak_of_child(server: Path, *requests: DryRunRequest) -> int:
     """Peak RSS in bytes of the child for these requests."""
     library = str(server.parent / "libllama.so")
     spec = json.dumps({"library": library, "requests": [_plain(r) for r in requests]})
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-S", _oracle_child.__file__, spec],
-        env=environment(server),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0
-    return usage.ru_maxrss << 10
+    argv = [sys.executable, "-I", "-S", _oracle_child.__file__, spec]
+    with start(argv, env=environment(server), on_line=lambda _: None) as child:
+        assert child.wait(60) == Exit(0)
+        peak = child.memory().rss_peak
+    assert peak is not None
+    return peak
 
 
 def test_slots_of_a_hybrid_cost_the_child_nothing(server: Path, hybrid: Path) -> None:
@@ -136,10 +135,20 @@ def test_an_abort_of_the_engine_is_one_reason(server: Path, llama: Path) -> None
     assert "GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max)" in reason(results[2])
 
 
-def test_a_library_that_only_dies_is_asked_twice(server: Path, llama: Path) -> None:
+def test_a_library_that_only_dies_is_asked_twice(
+    server: Path, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[Any] = []
+
+    def counted(argv: Any, **more: Any) -> Any:
+        starts.append(argv)
+        return start(argv, **more)
+
+    monkeypatch.setattr(oracle, "start", counted)
     deadly = DryRunRequest(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
     results = ask(server, *[deadly] * 40)
     assert all("SIGABRT" in reason(r) for r in results)
+    assert len(starts) == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF\x03\0\0\0" + b"\xff" * 64, b"x" * 999])
@@ -172,6 +181,17 @@ def test_time_that_is_over(server: Path, llama: Path) -> None:
     fine = DryRunRequest(model=llama, n_ctx=4096)
     results = ask(server, *[fine] * 100, timeout=0.001)
     assert {reason(r) for r in results} == {"no answer within the time given"}
+
+
+def test_a_child_that_hangs_is_ended_and_keeps_its_answers(
+    server: Path, llama: Path, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "model.gguf"
+    os.mkfifo(pipe)  # reading it waits for a writer that never comes
+    requests = [DryRunRequest(model=m, n_ctx=4096) for m in (llama, pipe, llama)]
+    results = ask(server, *requests, timeout=1.5)
+    assert isinstance(results[0], DryRun)
+    assert {reason(r) for r in results[1:]} == {"no answer within the time given"}
 
 
 def test_no_requests(server: Path) -> None:
@@ -209,6 +229,7 @@ def test_libraries_in_the_lib_directory(
 def test_a_soft_limit_of_the_caller_does_not_count(
     hybrid: Path, engine_path: Callable[[int], Path]
 ) -> None:
+    resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     request = DryRunRequest(model=hybrid, n_ctx=4096, n_ubatch=2048, n_seq_max=64)
     # Enough for Python, not for the graph metadata that this micro-batch needs.

@@ -211,8 +211,10 @@ _ALLOC_BUFFER: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes
 _CLEAR: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint8)
 _LOG: Final = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 _LOG_ERROR: Final = 4
-_LINE_MAX: Final = 500
+_LINE_MAX: Final = 300
 _LINES_MAX: Final = 1000
+_SIZE_LINES_MAX: Final = 100
+"""An answer is one line of at most 64 KiB, which is what Arriero keeps of a line."""
 _STUB_BYTES: Final = 4160
 """What a stand-in buffer really holds: odd enough to be found by value in its struct."""
 
@@ -232,6 +234,11 @@ class _Map(ctypes.Structure):
 
 def _word(address: int) -> int:
     return ctypes.c_uint64.from_address(address).value
+
+
+def _point(address: int, function: Any) -> None:
+    target = ctypes.cast(function, ctypes.c_void_p).value
+    ctypes.c_void_p.from_address(address).value = target
 
 
 def _by_value(blob: bytes) -> ctypes.Structure:
@@ -380,57 +387,54 @@ class Library:
             self._replace_alloc(buft)
 
     def _find_clear(self, buft: int) -> int:
-        allocate = ("ggml_backend_buft_alloc_buffer", ctypes.c_void_p)
-        sized = (ctypes.c_void_p, ctypes.c_size_t)
-        buffer = self.call(*allocate, buft, _STUB_BYTES, types=sized)
+        """Where a buffer has its ``clear``: functions come first, then buffer type, context, size.
+
+        ``clear`` is the last function but one.
+        """
+        buffer = self._allocate(buft, _STUB_BYTES)
         at = [8 * i for i in range(16) if _word(buffer + 8 * i) == buft]
-        # struct: functions (the last two are clear and reset), buffer type, context, size
         if len(at) != 1 or _word(buffer + at[0] + 16) != _STUB_BYTES:
             raise Refusal("the buffers of this engine are laid out in a way not known here")
         cleared: list[tuple[int, int]] = []
         probe = _CLEAR(lambda b, value: cleared.append((b, value)))
-        offset = at[0] - 16
-        ctypes.c_void_p.from_address(buffer + offset).value = ctypes.cast(
-            probe, ctypes.c_void_p
-        ).value
-        self.call(
-            "ggml_backend_buffer_clear", None, buffer, 7, types=(ctypes.c_void_p, ctypes.c_uint8)
-        )
+        _point(buffer + at[0] - 16, probe)
+        arguments = (ctypes.c_void_p, ctypes.c_uint8)
+        self.call("ggml_backend_buffer_clear", None, buffer, 7, types=arguments)
         if cleared != [(buffer, 7)]:
             raise Refusal("the buffers of this engine are not cleared the way known here")
         self.call("ggml_backend_buffer_free", None, buffer)
-        return offset
+        return at[0] - 16
+
+    def _allocate(self, buft: int, size: int) -> int:
+        arguments = (ctypes.c_void_p, ctypes.c_size_t)
+        buffer = self.call(
+            "ggml_backend_buft_alloc_buffer", ctypes.c_void_p, buft, size, types=arguments
+        )
+        if not buffer:
+            raise Refusal(f"not even {size} bytes of {self.name(buft)} can be allocated")
+        return int(buffer)
 
     def _replace_alloc(self, buft: int) -> None:
-        slot = ctypes.c_void_p.from_address(buft + 8)
-        if not slot.value:
+        slot = buft + 8
+        if not _word(slot):
             raise Refusal(f"buffer type {self.name(buft)} has no allocator where one is known")
-        original = _ALLOC_BUFFER(slot.value)
+        original = _ALLOC_BUFFER(_word(slot))
         name = self.name(buft)
 
         def allocate(buft: int, size: int) -> int | None:
-            buffer = original(buft, min(size, _STUB_BYTES))
-            if not buffer:
-                return None
-            self.allocated.append((name, size))
-            ctypes.c_uint64.from_address(buffer + self._clear_offset + 32).value = size
-            ctypes.c_void_p.from_address(buffer + self._clear_offset).value = ctypes.cast(
-                self._no_clear, ctypes.c_void_p
-            ).value
-            return int(buffer)
+            buffer: int | None = original(buft, min(size, _STUB_BYTES))
+            if buffer:
+                self.allocated.append((name, size))
+                ctypes.c_uint64.from_address(buffer + self._clear_offset + 32).value = size
+                _point(buffer + self._clear_offset, self._no_clear)
+            return buffer
 
         replacement = _ALLOC_BUFFER(allocate)
-        self._keep.append((original, replacement))
-        slot.value = ctypes.cast(replacement, ctypes.c_void_p).value
+        self._keep += [original, replacement]
+        _point(slot, replacement)
         asked = 3 * _STUB_BYTES
-        buffer = self.call(
-            "ggml_backend_buft_alloc_buffer",
-            ctypes.c_void_p,
-            buft,
-            asked,
-            types=(ctypes.c_void_p, ctypes.c_size_t),
-        )
-        told = self.call("ggml_backend_buffer_get_size", ctypes.c_size_t, buffer) if buffer else 0
+        buffer = self._allocate(buft, asked)
+        told = self.call("ggml_backend_buffer_get_size", ctypes.c_size_t, buffer)
         if self.allocated != [(name, asked)] or told != asked:
             raise Refusal(f"buffer type {name} does not allocate the way known here")
         self.call("ggml_backend_buffer_free", None, buffer)
@@ -579,7 +583,7 @@ class Library:
             "n_seq_max": number("n_seq_max"),
             "n_rs_seq": number("n_rs_seq") if hasattr(self.lib, "llama_n_rs_seq") else 0,
             "address_space_delta": grown,
-            "log": [line for line in self.lines if " size = " in line],
+            "log": [line for line in self.lines if " size = " in line][-_SIZE_LINES_MAX:],
         }
 
     def _walk(self, tree: _Map) -> Iterator[tuple[str, int, int, int]]:

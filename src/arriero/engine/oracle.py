@@ -94,11 +94,14 @@ class DryBuffer:
 class DryRun:
     """The engine's answer: effective values and buffers.
 
+    Exact to the byte on one device and the host; with several devices in a pipeline the last one's
+    compute can come out 2 MiB too large.
+
     ``address_space_delta`` is what the child's address space grew by while it made the context, in
-    bytes. None of the buffers is in it: it is the host memory that no size line shows (scheduler
-    context, graph metadata, KV cell bookkeeping), measured, of which only a part becomes resident.
-    ``log`` has the engine's own size lines; model and KV ``buffer size`` are 0.00 there because
-    nothing is allocated.
+    bytes. No buffer is in it: it is the host memory that no size line shows (scheduler context,
+    graph metadata, KV cell bookkeeping), of which only a part becomes resident. A server of build
+    10434 takes that much to within half a MiB. ``log`` has the engine's own size lines; model and
+    KV ``buffer size`` are 0.00 there because nothing is allocated.
     """
 
     buffers: tuple[DryBuffer, ...]
@@ -172,8 +175,9 @@ def dry_run(
 
     ``libllama.so`` is looked for there and in ``../lib``. Requests that share their model settings
     share one load when they stand next to each other. ``environ`` should be the engine's: device
-    visibility and limits of drivers count. ``timeout`` is for all of them together, in seconds;
-    what was answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
+    visibility and limits of drivers count. RPC workers are not contacted, so that a command with
+    ``--rpc`` has no answer here. ``timeout`` is for all of them together, in seconds; what was
+    answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
     """
     library = _library(library_dir)
     if platform.system() != "Linux":
@@ -203,7 +207,7 @@ def _library(directory: Path) -> Path | None:
     for place in (directory, directory.parent / "lib"):
         for found in (place / "libllama.so", *sorted(place.glob("libllama.so.*"))):
             if found.is_file():
-                return found.resolve().parent / found.name
+                return found.absolute()
     return None
 
 
@@ -240,7 +244,7 @@ def _ask(
 
 
 def _plain(request: DryRunRequest) -> dict[str, object]:
-    values = asdict(request) | {"model": str(request.model)}
+    values = asdict(request) | {"model": str(request.model.absolute())}
     outputs = min(request.n_batch, request.n_seq_max * (1 + request.n_rs_seq))
     if request.embeddings:
         outputs = request.n_batch
