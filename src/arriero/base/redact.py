@@ -196,9 +196,11 @@ def _keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
     at = 0
     while found := _KEYED.search(text, at):
         start, end = _value_span(text, found.end())
+        if text.startswith("--", start):  # "-hft, --hf-token TOKEN"
+            at = start
+            continue
         at = max(end, found.end())
-        flag = text.startswith("--", start)  # "-hft, --hf-token TOKEN"
-        if not flag and text[start:end].strip("[]{},").lower() not in _NOT_SECRET:
+        if text[start:end].strip("[]{},").lower() not in _NOT_SECRET:
             yield start, end, SECRET
 
 
@@ -266,6 +268,8 @@ def _key_file(path: str) -> set[str]:
 _ANSI: Final = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,20}[A-Za-z]")
 _HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _SEP: Final = r"(?:\\?/|%2[Ff])"
+_ROOT: Final = r"(?:\\?/|%2[Ff]|\\{1,4})"
+_BACK: Final = r"(?:\\?/|%2[Ff]|\\{1,4}(?![nrt\"']))"
 _SEGMENT: Final = r"""(?:[^\s/\\"'`:,;|<>(){}\[\]?&%]|%(?!2[Ff])|\\ )"""
 _UNIX_START: Final = (
     r"(?:(?<![\w.~/%)\]<>\\-])|(?<=[\s\"'=,;:(]-[A-Za-z])|(?<=\\[nrt\"'])|(?<=(?<!dir)>))"
@@ -279,7 +283,8 @@ _PLACE: Final = re.compile(
     r"|(?P<unc>(?<![\w\\:])(?:\\\\){1,4}[A-Za-z0-9_.$?-]{2,64}"
     r"(?:\\{1,4}[^\\/:*?\"<>|\r\n\t,;']{1,120}(?=\\))*\\{1,4}[^\\/:*?\"<>|\s,;']{0,120})"
     rf"|(?P<remote>(?<![\w./@+-])(?:[\w.+-]{{1,64}}@)?{_HOST}(?<=[A-Za-z0-9_.-]{{2}}):)(?={_SEP}{_SEGMENT})"
-    rf"|(?P<home>(?:{_SEP}mnt{_SEP}[a-z])?{_SEP}(?:home|Users){_SEP}{_SEGMENT}+(?:{_SEP}+{_SEGMENT}*)*)"
+    rf"|(?P<home>(?:{_SEP}mnt{_SEP}[a-z])?{_ROOT}(?:home|[Uu]sers){_ROOT}{_SEGMENT}+"
+    rf"(?:{_BACK}+{_SEGMENT}*)*)"
     rf"|(?P<unix>{_UNIX_START}(?:~[\w.-]{{0,64}}|\.{{1,2}})?(?:{_SEP}+{_SEGMENT}+)+{_SEP}?)"
     r"|(?P<relative>(?<![\w./@+~%>-])[\w.+@][\w.+@-]{0,99}"
     r"(?:(?:/|\\(?![nrtu\"\\]))[\w.+@-]{1,100}){1,20})"
@@ -289,8 +294,8 @@ _MORE: Final = re.compile(
     rf"(?:(?:{_SEP}+{_SEGMENT}+)+|(?<=\.gguf)|(?<=\.json)|(?<=\.log))"
 )
 _HOME_USER: Final = re.compile(
-    rf"(?:{_SEP}(?:home|Users)|{_SEP}(?:run{_SEP})?media|[A-Za-z]:[\\/]{{1,4}}Users)"
-    rf"(?:{_SEP}|\\{{1,4}})({_SEGMENT}{{1,64}}(?:(?<!/) {_SEGMENT}{{1,30}}(?=\\|/))?)"
+    rf"(?:{_ROOT}(?:home|[Uu]sers)|{_SEP}(?:run{_SEP})?media){_ROOT}("
+    rf"{_SEGMENT}{{1,64}}(?:(?<!/) {_SEGMENT}{{1,30}}(?=\\|/))?)"
     r"|(?<![\w./])~([A-Za-z][\w.-]{0,63})(?=/)"
     r"|(?i:(?<![A-Za-z])(?:user(?:name)?|logname|login)(?:=|\\*[\"']\s{0,2}[:=]\s{0,2}\\*[\"'])"
     r"|(?<!\w)uid=\d{1,10}\(|(?<![\w-])-u )([A-Za-z][\w.-]{0,63})"
