@@ -20,9 +20,6 @@ from arriero.gguf.writer import write_model
 from arriero.process import Exit, start
 from tests.engine_oracle.real import environment
 
-if sys.platform == "win32":
-    pytest.skip("dry runs work on Linux only", allow_module_level=True)
-
 pytestmark = pytest.mark.engine
 
 
@@ -187,7 +184,8 @@ def test_a_child_that_hangs_is_ended_and_keeps_its_answers(
     server: Path, llama: Path, tmp_path: Path
 ) -> None:
     pipe = tmp_path / "model.gguf"
-    os.mkfifo(pipe)  # reading it waits for a writer that never comes
+    if sys.platform != "win32":
+        os.mkfifo(pipe)  # reading it waits for a writer that never comes
     requests = [DryRunRequest(model=m, n_ctx=4096) for m in (llama, pipe, llama)]
     results = ask(server, *requests, timeout=1.5)
     assert isinstance(results[0], DryRun)

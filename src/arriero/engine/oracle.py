@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -24,8 +25,8 @@ from arriero.base.errors import ArrieroError
 from arriero.engine import _oracle_child
 from arriero.process import start
 
-_BATCH: Final = 64
-"""Requests for one child: what fits into one argument of 128 KiB."""
+_BATCH: Final = 24
+"""Requests for one child: they go into one argument, of at most 128 KiB, each with a path."""
 _LAST_WORDS: Final = 3
 
 
@@ -152,15 +153,12 @@ class _Ear:
     words: list[str] = field(default_factory=list)
 
     def hear(self, line: str) -> None:
-        if line.startswith('{"index"'):
-            try:
-                reply = msgspec.json.decode(line, type=_Reply)
-            except msgspec.MsgspecError as error:
-                self.words.append(str(error))
-                return
+        with suppress(msgspec.MsgspecError):
+            reply = msgspec.json.decode(line, type=_Reply)
             self.replies[reply.index] = reply.answer or Unanswered(reply.reason)
             self.words = []
-        elif line.strip():
+            return
+        if line.strip():
             self.words = [*self.words[1 - _LAST_WORDS :], line.strip()[:200]]
 
 
