@@ -61,10 +61,10 @@ class Session:
     def note(self, text: str) -> None:
         click.echo(text, err=True)
 
-    def progress(self) -> Progress:
-        from arriero.report.progress import progress
+    def progress(self, allowed: float | None = None) -> Progress:
+        from arriero.report.progress import Shown
 
-        return progress(sys.stderr)
+        return Shown(sys.stderr, allowed=allowed).progress
 
     def store(self) -> Store:
         from arriero.store import Store
@@ -199,18 +199,14 @@ def diagnose(
         requests=requests,
         patience=Patience(request_s=request_timeout, stall_s=stall_timeout),
     )
-    with session.progress() as progress:
-        document = job.diagnose(
-            words,
-            options,
-            store=session.store(),
-            on_state=progress.state,
-            on_trial=progress.trial,
-        )
+    document = job.diagnose(
+        words, options, store=session.store(), progress=session.progress(max_time)
+    )
     if out is not None:
+        from arriero.base.redact import Redactor
         from arriero.jobs.share import write_all
 
-        for path in write_all(document, out, job.redactor_of(words)):
+        for path in write_all(document, out, Redactor.for_this_machine()):
             session.note(f"wrote {path}")
     session.show(document, terminal.diagnosis(document, **terminal.options(sys.stdout)))
     if document.interrupted:
@@ -284,16 +280,15 @@ def verify(
             "give either the address of a running server or a command after --",
             hint="arriero verify http://127.0.0.1:8080   or   arriero verify -- llama-server -m …",
         )
-    with session.progress() as progress:
-        if url is not None:
-            document = job.verify_url(url, options, store=session.store())
-        else:
-            document = job.verify_command(
-                session.required("verify"),
-                options,
-                store=session.store(),
-                on_state=progress.state,
-            )
+    if url is not None:
+        document = job.verify_url(url, options, store=session.store())
+    else:
+        document = job.verify_command(
+            session.required("verify"),
+            options,
+            store=session.store(),
+            progress=session.progress(),
+        )
     session.show(document, terminal.verification(document, **terminal.options(sys.stdout)))
     return 0 if document.failure is None else 1
 
@@ -330,13 +325,14 @@ def report(session: Session, id: str, form: str, out: Path | None) -> int:  # no
     """Write a report that is fit for sharing: secrets, paths, names and prompts are redacted."""
     from arriero.base.redact import Redactor
     from arriero.jobs import history as job
-    from arriero.jobs.share import render, write_text
+    from arriero.jobs.share import render
+    from arriero.record import write_whole
 
-    text = render(job.document(session.store(), id), form, Redactor())
+    text = render(job.document(session.store(), id), form, Redactor.for_this_machine())
     if out is None:
         click.echo(text.rstrip("\n"))
     else:
-        write_text(out, text)
+        write_whole(out, text.encode())
         session.note(f"wrote {out}")
     return 0
 

@@ -57,6 +57,8 @@ class Case:
     max_launches: int = 24
     verify_requests: int = 64
     save: Callable[[Diagnosis], None] = lambda _: None
+    on_step: Callable[[str, str], None] = lambda text, why: None
+    """Told what is tried next, and why."""
     settle: Callable[[], str | None] = lambda: None
     """Waits for memory to come back after a trial; says what did not."""
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +87,7 @@ def used_when_ready(trial: Trial, kind: LimitKind | None) -> int | None:
     """The same before the first request, so that what grows with requests is left out."""
     if trial.ready_s is None:
         return None
-    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 1.0]
+    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 0.05]
     if kind is LimitKind.ADDRESS_SPACE:
         values = [s.address_space for s in idle if s.address_space]
     else:

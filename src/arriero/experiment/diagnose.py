@@ -170,6 +170,7 @@ class Diagnoser:
                 plan=plan or LoadPlan(timeout_s=self.case.bench.patience.request_s),
             )
             self.launches += 1
+            self.case.on_step(*_step(purpose, attempt))
             trial = run_trial(spec, self.case.bench)
             moved = self._what_moved(trial, command) or self.case.settle()
             if moved:
@@ -652,6 +653,12 @@ class Diagnoser:
 
 def _slope(component: Component, per: Any, value: float) -> Slope:
     return Slope(component=component, per=per, bytes=round(value), method=Method.MEASURED)
+
+
+def _step(purpose: str, attempt: int) -> tuple[str, str]:
+    """What is tried and why, for whoever watches."""
+    text, _, why = purpose.partition(": ")
+    return text, why if attempt == 1 else "once more: something else had moved"
 
 
 def _why(flag: str, value: int, search: Search, predicted: int | None) -> str:

@@ -50,7 +50,7 @@ class Search:
 
     @property
     def band(self) -> tuple[int, int] | None:
-        """Where runs disagreed: from the largest value below all trouble to the last that worked."""
+        """Where runs disagreed: from the largest value below all trouble to the last that works."""
         edge, top = self.edge, max(self.worked, default=None)
         if edge is None or top is None or top < edge:
             return None

@@ -12,7 +12,7 @@ from typing import Final
 
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
 from arriero.base.redact import Redactor
-from arriero.command import Command, ModelSource, builtin_flags, parse_command
+from arriero.command import Command, ModelSource, builtin_flags, parse_command, serving
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import describe, read_header
 from arriero.machine import Holder, Pool, holders, pools, visibility
@@ -109,7 +109,7 @@ def survey(
         baseline=baseline,
         model_path=model_path,
         pools=listed_pools,
-        redactor=Redactor(secrets=command.secrets()),
+        redactor=Redactor(secrets={*command.secrets(), *serving(command, cwd).api_keys}),
     )
 
 

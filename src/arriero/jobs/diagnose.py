@@ -6,15 +6,21 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from arriero.base.errors import RecordError
 from arriero.experiment import Case, Diagnoser, OracleSizes
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
 from arriero.process import Limit, scratch_directory, sweep
 from arriero.record import Diagnosis
+from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, Patience
+
+TYPICAL_LAUNCHES: Final = 9
+"""Small, as given, three around the edge of slots, three around that of context, the proof."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,7 @@ def diagnose(
     options: Options,
     *,
     store: Store,
-    on_state: Callable[[str], None] = lambda _: None,
-    on_trial: Callable[[Diagnosis], None] = lambda _: None,
+    progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Diagnosis:
     """Diagnose one command and keep the record.
@@ -53,6 +58,7 @@ def diagnose(
         ArrieroError: The command, the engine or the model cannot be used; the message says how.
         KeyboardInterrupt: Before the first trial began; later ones end in a partial record.
     """
+    watch = progress or Silent()
     sweep(Path(tempfile.gettempdir()))
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
     log = explain_file(options.from_log) if options.from_log else None
@@ -71,13 +77,19 @@ def diagnose(
             redactor=ground.redactor,
             device_memory=device_memory,
             patience=options.patience,
-            on_state=on_state,
             on_libraries=libraries,
         )
 
+        unsaved: list[str] = []
+
         def save(diagnosis: Diagnosis) -> None:
-            store.save(diagnosis, ground.redactor)
-            on_trial(diagnosis)
+            try:
+                store.save(diagnosis, ground.redactor)
+            except RecordError as error:
+                # A full disk must not cost the user the answer.
+                if not unsaved:
+                    diagnoser.notes.append(f"no record was kept: {error.message}")
+                unsaved.append(error.message)
 
         case = Case(
             id=new_id("diag"),
@@ -93,8 +105,14 @@ def diagnose(
             verify_requests=options.requests,
             save=save,
             settle=settle(),
+            on_step=watch.step,
         )
-        return Diagnoser(case).run()
+        diagnoser = Diagnoser(case)
+        watch.begin(TYPICAL_LAUNCHES)
+        try:
+            return diagnoser.run()
+        finally:
+            watch.end()
 
 
 def _oracle(ground: Ground) -> OracleSizes | None:

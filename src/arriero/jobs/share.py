@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from arriero.base.errors import RecordError, UsageError
 from arriero.base.redact import Redactor
-from arriero.record import Diagnosis, Explanation, Verification, write_document
+from arriero.record import Diagnosis, Explanation, Verification, write_document, write_whole
 from arriero.report import html, markdown, upstream
 
 Document = Diagnosis | Explanation | Verification
@@ -53,21 +52,6 @@ def write_all(document: Diagnosis, directory: Path, redactor: Redactor) -> tuple
     written = [record]
     for form, suffix in (("markdown", "md"), ("html", "html"), ("upstream", "issue.md")):
         path = directory / f"{document.id}.{suffix}"
-        write_text(path, render(document, form, redactor))
+        write_whole(path, render(document, form, redactor).encode())
         written.append(path)
     return tuple(written)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all.
-
-    Raises:
-        RecordError: It cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RecordError(f"cannot write {path}: {error.strerror}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from arriero.logs.model import Failure
 from arriero.machine import device_memory
 from arriero.process import Limit, scratch_directory, sweep
 from arriero.record import Peak, Verification
+from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
 from arriero.trial.load import Client
@@ -49,7 +50,7 @@ def verify_command(
     options: Options,
     *,
     store: Store,
-    on_state: Callable[[str], None] = lambda _: None,
+    progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Verification:
     """Start a command, load it, end it, keep the record.
@@ -71,12 +72,17 @@ def verify_command(
             redactor=ground.redactor,
             device_memory=device_memory,
             patience=options.patience,
-            on_state=on_state,
         )
         spec = TrialSpec(
             n=1, purpose="verification", command=ground.command, change={}, plan=options.plan
         )
-        trial = run_trial(spec, bench)
+        watch = progress or Silent()
+        watch.begin(1)
+        watch.step("starting and loading the server", f"{options.requests} requests or more")
+        try:
+            trial = run_trial(spec, bench)
+        finally:
+            watch.end()
     verification = Verification(
         id=new_id("veri"),
         target=" ".join(ground.command.safe_argv()),

@@ -65,7 +65,6 @@ class Bench:
     redactor: Redactor
     device_memory: Callable[[], Mapping[str, int]] = dict
     patience: Patience = field(default_factory=Patience)
-    on_state: Callable[[str], None] = lambda _: None
     on_libraries: Callable[[Path], None] = lambda _: None
     """Told the directory that libllama was loaded from, also behind a wrapper script."""
 
@@ -158,9 +157,9 @@ class _TrialRun:
                 result: LoadResult | None = None
                 if hang is None and running.poll() is None:
                     ready_s = time.monotonic() - self.began
+                    await self._sample(running)
                     if (libraries := library_directory(running.pid)) is not None:
                         bench.on_libraries(libraries)
-                    bench.on_state("ready; loading")
                     result, hang = await self._load(running, command)
                     await self._sample(running)
             finally:
@@ -226,7 +225,6 @@ class _TrialRun:
 
         async def answered(count: int) -> None:
             self.requests = count
-            self.bench.on_state(f"{count} requests answered")
             await self._sample(running)
 
         work = asyncio.create_task(
