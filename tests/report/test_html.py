@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from arriero.record.documents import Sample
 from arriero.report import html
 from tests.examples import example_diagnosis
 from tests.report.variants import HOSTILE, diagnoses, with_
@@ -147,3 +148,29 @@ def test_strangers_text_is_shown_and_harmless() -> None:
 def test_nothing_is_lost_between_quotes() -> None:
     doc = with_(example_diagnosis(), id=HOSTILE, notes=('a "b" & c < d',))
     assert 'a "b" & c < d' in Page(html.diagnosis(doc)).text
+
+
+def test_a_long_run_is_thinned_without_losing_its_peak() -> None:
+    doc = example_diagnosis()
+    last = doc.trials[-1]
+    samples = tuple(
+        Sample(at=float(i), anonymous=7 << 30 if i == 7777 else 1 << 30, requests=i)
+        for i in range(10_000)
+    )
+    text = html.diagnosis(with_(doc, trials=(*doc.trials[:-1], with_(last, samples=samples))))
+    points = re.search(r'<polyline points="([^"]*)"[^>]*></polyline></svg>', text)
+    assert points
+    assert "at most 7 GiB" in Page(text).text
+    assert len(text) < 150_000
+
+
+def test_the_zones_of_a_boundary_follow_its_values() -> None:
+    doc = example_diagnosis()
+    edge = doc.boundary["-np"]
+    zones = {"served up to 20", "ready up to 32", "fails from 33"}
+    text = html.diagnosis(doc)
+    assert zones <= set(re.findall(r"<title>([^<]*)</title>", text))
+    bare = with_(doc, boundary={"-np": with_(edge, served=None, ready=None, band=None)})
+    titles = set(re.findall(r"<title>([^<]*)</title>", html.diagnosis(bare)))
+    assert titles & zones == {"fails from 33"}
+    assert "served: not shown" in Page(html.diagnosis(bare)).text

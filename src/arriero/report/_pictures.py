@@ -24,6 +24,7 @@ from arriero.report.view import DiagnosisView, Edge
 SHOWN: Final = 24
 """Trials in the first picture; the table below it has all of them."""
 PANELS: Final = 4
+POINTS: Final = 400
 _LEFT, _RIGHT = 0.0, 99.0
 
 Scale = Callable[[float], float]
@@ -352,7 +353,10 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
     values += [v for v in (boundary.served, boundary.ready, boundary.fails) if v and v > 0]
     if len(set(values)) < 2:
         return None
-    low, high = min(values), max(values)
+    low, high = min(values), float(max(values))
+    if boundary.fails == high:
+        # Room for the zone in which it fails, although nothing beyond was tried.
+        high *= 1.1
     doubling = high / low >= 4
     scale = _log2(low, high) if doubling else _linear(low, high)
     strips = [
@@ -367,7 +371,7 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
         _key_mark("ready", "trial that got ready"),
         _key_mark("failed", "trial that failed"),
     ]
-    ticks = _doublings(low, high) if doubling else _spread(low, high)
+    ticks = _doublings(low, high) if doubling else [low, float(max(values))]
     return el(
         "figure",
         el(
@@ -392,30 +396,26 @@ def _number(doc: Diagnosis, trial: Trial, flag: str) -> int | None:
         return None
 
 
-def _zones(edge: Edge, low: int, high: int, scale: Scale) -> Markup:
+def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
     boundary = edge.boundary
     served, ready, fails = boundary.served, boundary.ready, boundary.fails
     shapes = []
 
     def zone(start: float, stop: float, kind: str, hatch: str, words: str) -> None:
-        start, stop = max(start, low), min(stop, high)
-        if stop <= start and kind != "served-zone":
-            return
-        where = {"x": percent(scale(start)), "width": percent(max(scale(stop) - scale(start), 0.6))}
+        left = scale(max(start, low))
+        width = max(scale(min(stop, high)) - left, 0.6)
+        where = {"x": percent(left), "width": percent(width)}
         shapes.append(el("rect", el("title", words), y=2, height=20, class_=kind, **where))
         if hatch:
             shapes.append(el("rect", y=2, height=20, fill=f"url(#hatch-{hatch})", **where))
 
-    if served is not None:
+    if served is not None and served >= low:
         zone(low, served, "served-zone", "", f"served up to {served}")
-    if ready is not None:
-        start = served if served is not None else low
-        zone(start, ready, "ready-zone", "maybe", f"ready up to {ready}")
-    if fails is not None:
-        zone(
-            fails, high if fails < high else high + 1e-9, "plain", "refused", f"fails from {fails}"
-        )
-        shapes.append(_upright(scale(min(max(fails, low), high)), 0, 24, "limit"))
+    if ready is not None and ready > (served or low):
+        zone(served or low, ready, "ready-zone", "maybe", f"ready up to {ready}")
+    if fails is not None and fails >= low:
+        zone(fails, high, "plain", "refused", f"fails from {fails}")
+        shapes.append(_upright(scale(fails), 0, 24, "limit"))
     return picture(f"Boundary of {edge.flag}", edge.sentence, 24, *shapes)
 
 
@@ -447,10 +447,6 @@ def _doublings(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     step = max(1, math.ceil((last - first + 1) / 6))
     return [2.0**power for power in range(first, last + 1, step)]
-
-
-def _spread(low: float, high: float) -> list[float]:
-    return [low, (low + high) / 2, high] if high - low >= 2 else [low, high]
 
 
 # --- memory over time --------------------------------------------------------------------------
@@ -510,7 +506,14 @@ def _series(samples: Sequence[Sample]) -> dict[str, list[tuple[float, int]]]:
         for name, size in named.items():
             if size is not None:
                 lines.setdefault(name, []).append((sample.at, size))
-    return lines
+    return {name: _thinned(points) for name, points in lines.items()}
+
+
+def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """At most :data:`POINTS` points, each the highest of its stretch: no peak is lost."""
+    step = math.ceil(len(points) / POINTS)
+    stretches = (points[start : start + step] for start in range(0, len(points), step))
+    return [max(stretch, key=lambda point: point[1]) for stretch in stretches]
 
 
 def _line_key(name: str, index: int) -> Markup:
@@ -544,6 +547,7 @@ def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -
         for before, later in itertools.pairwise(samples)
         if later.requests > before.requests
     ]
+    sent = sent[:: math.ceil(len(sent) / POINTS) or 1]
     inner = el(
         "svg",
         *curves,

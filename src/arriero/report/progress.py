@@ -60,30 +60,31 @@ class Left:
     def __init__(self, allowed: float | None, clock: Clock) -> None:
         self._allowed = allowed
         self._clock = clock
-        self._start = clock()
+        self._start = self._turn = clock()
         self.total: int | None = None
         self.done = -1
         """Steps that are over; -1 before the first one began."""
 
     def begin(self, total: int | None) -> None:
-        self._start, self.total, self.done = self._clock(), total, -1
+        self._start = self._turn = self._clock()
+        self.total, self.done = total, -1
 
     def step(self) -> None:
         self.done += 1
+        self._turn = self._clock()
 
     def text(self) -> str:
-        """``at most 4 min 10 s left``; empty while nothing is known."""
-        spent = self._clock() - self._start
-        guesses = []
+        """``about 40 s left``, ``at most 4 min 10 s left``; empty while nothing is known."""
+        now = self._clock()
+        bound = None if self._allowed is None else max(self._allowed - (now - self._start), 0.0)
+        guess = 0.0
         if self.total is not None and self.done > 0:
-            guesses.append(max(spent / self.done * self.total - spent, 0.0))
-        if self._allowed is not None:
-            guesses.append(max(self._allowed - spent, 0.0))
-        if not guesses:
-            return ""
-        # The bound is kept whatever the mean says, and without a mean it is all there is.
-        sure = self._allowed is not None and min(guesses) == guesses[-1]
-        return f"{'at most' if sure else 'about'} {duration(round(min(guesses)))} left"
+            mean = (self._turn - self._start) / self.done
+            guess = mean * (self.total - self.done) - (now - self._turn)
+        # A guess that has run out is no guess; the bound is kept whatever the guess says.
+        if guess > 0 and (bound is None or guess < bound):
+            return f"about {duration(round(guess))} left"
+        return "" if bound is None else f"at most {duration(round(bound))} left"
 
     def counted(self) -> str:
         """``3/11`` for the third of eleven steps; ``3`` when the total is not known."""
@@ -141,8 +142,18 @@ class Live:
 
     def begin(self, total: int | None) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+        from rich.progress import Task as BarTask
         from rich.table import Column
+        from rich.text import Text
+
+        left = self._left
+
+        class TimeLeft(ProgressColumn):
+            """Counts down between the steps too: one of them may take minutes."""
+
+            def render(self, task: BarTask) -> Text:
+                return Text(left.text(), justify="right")
 
         self.end()
         self._left.begin(total)
@@ -157,7 +168,7 @@ class Live:
                 markup=False,
                 table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
-            *([TextColumn("{task.fields[left]}", markup=False)] if roomy else []),
+            *([TimeLeft()] if roomy else []),
             console=console,
             expand=True,
             transient=True,
@@ -165,7 +176,7 @@ class Live:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._bar.add_task("", total=total, count="", left="")
+        self._bar.add_task("", total=total, count="")
         self._bar.start()
 
     def step(self, text: str, why: str) -> None:
@@ -174,9 +185,11 @@ class Live:
             self._bar.update(
                 self._bar.task_ids[0],
                 completed=self._left.done,
-                description=cut(printable(f"{text} – {why}" if why else text), _WIDEST),
+                description=encoded(
+                    cut(printable(f"{text} – {why}" if why else text), _WIDEST),
+                    self._stream.encoding or "ascii",
+                ),
                 count=self._left.counted(),
-                left=self._left.text(),
             )
 
     def note(self, text: str) -> None:

@@ -275,13 +275,17 @@ def _edges(facts: view.DiagnosisView, width: int) -> list[Block]:
     for edge in facts.edges:
         first = f"  {pad(edge.flag, column)}  "
         rest = "    " if width < _NARROW else " " * cells(first)
-        lines = list(map(Line, wrap(edge.sentence, width, first=first, rest=rest)))
-        blocks.append(Block(1, [*title, *lines]))
+        blocks.append(
+            Block(1, [*title, *map(Line, wrap(edge.sentence, width, first=first, rest=rest))])
+        )
         title = []
-        for rank, texts in ((3, edge.doubts), (6, edge.conditions)):
+        given = [edge.given_that] if edge.given_that else []
+        # On a wide screen what is doubtful rarely takes a line more than what it was given.
+        told = [(1, given), (3, edge.doubts)] if width < _NARROW else [(1, [*given, *edge.doubts])]
+        for rank, texts in (*told, (6, edge.conditions)):
             if texts:
-                lines = list(map(Line, wrap(" · ".join(texts), width, first=rest, rest=rest)))
-                blocks.append(Block(rank, lines))
+                lines = wrap(" · ".join(texts), width, first=rest)
+                blocks.append(Block(rank, list(map(Line, lines))))
     for slope in facts.slopes:
         blocks.append(Block(3, [*title, *_bullet(slope, width)]))
         title = []

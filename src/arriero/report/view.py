@@ -67,6 +67,8 @@ class Edge:
 
     flag: str
     sentence: str
+    given_that: str
+    """What was held at another value than as given; without it the sentence is not true."""
     doubts: tuple[str, ...]
     conditions: tuple[str, ...]
     boundary: Boundary = field(repr=False)
@@ -443,19 +445,25 @@ def _edge(flag: str, edge: Boundary, doc: Diagnosis) -> Edge:
     if edge.note:
         doubts.append(printable(edge.note))
     conditions = [f"in steps of {edge.step}"] if edge.step > 1 else []
+    given = doc.baseline.effective
+    other = {name: value for name, value in edge.held.items() if given.get(name) != str(value)}
     if edge.held:
-        held = " ".join(say.flag_value(name, value) for name, value in edge.held.items())
-        conditions.append(f"with {printable(held)}")
+        conditions.append(f"held: {_held(edge.held)}")
     if edge.trials:
         numbers = [str(n) for n in edge.trials]
         conditions.append(f"trial{'s' * (len(numbers) > 1)} {', '.join(numbers)}")
     return Edge(
         flag=printable(flag),
         sentence=" · ".join([*works, fails]),
+        given_that=f"with {_held(other)}" if other else "",
         doubts=tuple(doubts),
         conditions=tuple(conditions),
         boundary=edge,
     )
+
+
+def _held(values: Mapping[str, object]) -> str:
+    return printable(" ".join(say.flag_value(name, value) for name, value in values.items()))
 
 
 def _other_failures(flag: str, edge: Boundary, doc: Diagnosis) -> list[str]:
