@@ -147,9 +147,8 @@ def is_reversed(raws: Sequence[str]) -> bool:
     return False
 
 
-def _count_trend(values: list[int] | list[str]) -> tuple[int, int]:
-    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
-    pairs = list(pairwise(ranks[value] for value in values))
+def _count_trend(values: list[int]) -> tuple[int, int]:
+    pairs = list(pairwise(values))
     return sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
 
 
@@ -164,7 +163,9 @@ def _stamp_trend(raws: Sequence[str]) -> tuple[int, int]:
 
 
 def _outer_trend(raws: Sequence[str]) -> tuple[int, int]:
-    return _count_trend([t for raw in raws if (t := outer_time(raw)) is not None])
+    times = [time for raw in raws if (time := outer_time(raw)) is not None]
+    ranks = {time: rank for rank, time in enumerate(sorted(set(times)))}
+    return _count_trend([ranks[time] for time in times])
 
 
 _MILESTONES = tuple(
@@ -195,22 +196,27 @@ def _milestone_trend(raws: Sequence[str]) -> tuple[int, int]:
     return _count_trend(ranks)
 
 
-def wrap_width(raws: Sequence[str]) -> int | None:
-    """The column at which a terminal (or a paste) broke these lines, if one did.
+def wrap_width(shown: Sequence[str]) -> int | None:
+    """The column at which a terminal or a paste may have broken these plain lines.
 
-    Evidence: the longest lines are all equally long and none of the lines after them begins like a
-    line of the server.
+    The longest line tells, if what comes after lines of that length does not begin like a line of
+    the server. It is a guess: a join counts only if a message is found across the seam.
     """
-    shown = [plain(raw) for raw in raws]
-    if len(shown) < 2:
+    width = max((len(line) for line in shown), default=0)
+    if width < 30 or len(shown) < 2:
         return None
-    width = max(len(line) for line in shown)
-    if width < 30:
+    return width if any(continues(a, b, width) is not None for a, b in pairwise(shown)) else None
+
+
+def continues(before: str, after: str, width: int) -> str | None:
+    """What joins ``after`` to ``before`` if it was broken off there; None if it was not."""
+    rest = strip_outer(after)
+    if not rest.strip() or _STRONG_START.match(rest):
         return None
-    after = [b for a, b in pairwise(shown) if len(a) == width and b.strip()]
-    if not after or any(_STRONG_START.match(strip_outer(line)) for line in after):
-        return None
-    return width
+    if len(before) == width:
+        return ""
+    word = rest.split(None, 1)[0]
+    return " " if len(before) < width < len(before) + 1 + len(word) else None
 
 
 def strip_outer(shown: str) -> str:

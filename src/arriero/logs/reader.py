@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from arriero.base.words import Phase
 from arriero.logs import verdict
-from arriero.logs.grammar import SIGNS
+from arriero.logs.grammar import SIGNS, Event, events
 from arriero.logs.lines import Line, clean
 from arriero.logs.model import Buffer, Effective, Failure, Reading
 from arriero.logs.story import Story
@@ -42,8 +42,8 @@ class LogReader:
         """Take one raw line, without its newline, with whatever prefix it has."""
         self.take(clean(line, self._lines + 1))
 
-    def take(self, line: Line) -> None:
-        """Take one line that is clean already."""
+    def take(self, line: Line, found: Sequence[Event] | None = None) -> None:
+        """Take one line that is clean already, and its events if they are known."""
         self._lines = line.number
         if not line.text:
             return
@@ -56,7 +56,7 @@ class LogReader:
             if words in line.text:
                 before = self._marks.get(name, Mark(0, line.number, ""))
                 self._marks[name] = Mark(before.count + 1, before.first_line, line.text)
-        story.feed(line)
+        story.feed(line, events(line.text) if found is None else found)
 
     @property
     def _main(self) -> Story:

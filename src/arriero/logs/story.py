@@ -8,12 +8,12 @@ they make one cause. ``verdict`` picks the failure among the causes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
-from arriero.logs.grammar import ERAS, Act, Event, events
+from arriero.logs.grammar import ERAS, Act, Event
 from arriero.logs.lines import Line
 from arriero.logs.model import Buffer, EngineTag, Notice
 
@@ -31,7 +31,6 @@ MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 _MEMORY_WORDS = re.compile(
     r"(?i)out of memory|memory allocation|resource allocation failed|insufficient"
 )
-_POOL_CALLS = re.compile(r"^(?:Mem(?:Create|AddressReserve|Map|SetAccess)|Malloc\w*)$")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|ggml_cuda_pool\w*)$")
 _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
@@ -174,8 +173,8 @@ class Story:
             Act.BEGIN: self._begin,
         }
 
-    def feed(self, line: Line) -> None:
-        """Take the next line of this process."""
+    def feed(self, line: Line, found: Sequence[Event]) -> None:
+        """Take the next line of this process and the events of it."""
         self.last = line
         if line.stamp is not None:
             self._clock(line.stamp)
@@ -184,7 +183,7 @@ class Story:
                 self.eras.add((first, final))
         if _ECHO.search(line.text):
             return  # a request's own text is not a message of the server
-        for event in events(line.text):
+        for event in found:
             self.start.told = True
             self._take[event.rule.act](event, line)
 
@@ -398,8 +397,7 @@ class Story:
             recent.last = line.number
             if "index" in facts:
                 recent.index = int(facts["index"])
-            pool = _POOL_CALLS if "call" in facts else _POOL_FUNCTIONS
-            asks = "malloc" in facts or pool.search(facts.get("function", ""))
+            asks = "asks" in facts or _POOL_FUNCTIONS.search(facts.get("function", ""))
             if recent.kind is Kind.RUNTIME_ALLOCATION and asks:
                 recent.component = Component.POOL
 
