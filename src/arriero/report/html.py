@@ -170,7 +170,7 @@ def _boundaries(facts: view.DiagnosisView) -> list[Markup]:
             "li",
             el("code", edge.flag),
             f" {edge.sentence}",
-            *_list((*filter(None, (edge.given_that,)), *edge.doubts, *edge.conditions)),
+            *_list((*edge.doubts, *edge.conditions)),
         )
         for edge in facts.edges
     ]

@@ -142,8 +142,7 @@ def boundaries(facts: view.DiagnosisView) -> list[str]:
     lines = []
     for edge in facts.edges:
         lines.append(f"- {code(edge.flag)}: {prose(edge.sentence)}")
-        about = (*filter(None, (edge.given_that,)), *edge.doubts, *edge.conditions)
-        lines += [f"  - {prose(text)}" for text in about]
+        lines += [f"  - {prose(text)}" for text in (*edge.doubts, *edge.conditions)]
     lines += [f"- {prose(slope)}" for slope in facts.slopes]
     return ["### Boundaries" if facts.edges else "### Slopes", "\n".join(lines)] if lines else []
 

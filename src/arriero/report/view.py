@@ -68,7 +68,8 @@ class Edge:
     flag: str
     sentence: str
     given_that: str
-    """What was held at another value than as given; without it the sentence is not true."""
+    """What was held at another value than as given: the least that must stand by the sentence,
+    for outputs without room for all ``conditions``."""
     doubts: tuple[str, ...]
     conditions: tuple[str, ...]
     boundary: Boundary = field(repr=False)
