@@ -78,7 +78,7 @@ def has_attention(shape: Shape, layer: int) -> bool:
     return (layer + 1) % shape.attention_every == 0
 
 
-# --- keys -------------------------------------------------------------------------------------
+# --- keys ---------------------------------------------------------------------------------------
 
 
 def _common(shape: Shape) -> Metadata:

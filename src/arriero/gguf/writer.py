@@ -21,6 +21,7 @@ from arriero.base.sizes import human
 from arriero.gguf import architectures, vocabulary
 from arriero.gguf.architectures import Tensor, Value
 from arriero.gguf.format import DEFAULT_ALIGNMENT, MAGIC, SCALARS, ValueType
+from arriero.gguf.reader import Header
 from arriero.gguf.shape import Shape
 from arriero.gguf.weights import fill, stored_bytes, stored_type
 
@@ -57,6 +58,27 @@ def write_model(
             offset = _pad(offset + stored_bytes(tensor, shape))
         file.truncate(offset)
     return path
+
+
+def write_skeleton(header: Header, directory: Path) -> Path:
+    """Copy a local model without its weights: every header byte the same, then a hole.
+
+    The engine takes the same memory for it and answers nonsense. It costs as much disk as the
+    header. The parts of a split set keep their names; the path of the first is returned.
+
+    Raises:
+        NotFoundError, UsageError, ArrieroError: As :func:`write_model`.
+    """
+    paths = [directory / Path(part.name).name for part in header.parts]
+    for part, path in zip(header.parts, paths, strict=True):
+        # a model without tensors may end before the padding of its header
+        left = min(part.data_offset, part.bytes)
+        with Path(part.name).open("rb") as original, _appearing(path, 0) as file:
+            while left and (chunk := original.read(min(left, 1 << 20))):
+                file.write(chunk)
+                left -= len(chunk)
+            file.truncate(part.bytes)
+    return paths[0]
 
 
 def model_bytes(shape: Shape) -> int:

@@ -1,0 +1,464 @@
+"""Read the header of a GGUF file: metadata and tensor table, never tensor data.
+
+The file may be hostile. Every count, length, offset and type is checked against the size of the
+file and a ceiling, and memory stays below 64 MiB whatever the file says. Long arrays (tokens,
+merges, scores) are stepped over, not read: what is kept of them is where they are.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from operator import length_hint
+from pathlib import Path
+from typing import Final
+
+from arriero.base.errors import ModelError, NotFoundError
+from arriero.gguf.format import (
+    DEFAULT_ALIGNMENT,
+    MAGIC,
+    MAX_DIMS,
+    SCALARS,
+    TENSOR_TYPES,
+    ValueType,
+)
+from arriero.gguf.source import LocalSource, Source
+
+_CHUNK: Final = 1 << 20
+_MAX_KEYS: Final = 1 << 14
+_MAX_TENSORS: Final = 1 << 15
+_MAX_NAME: Final = (1 << 16) - 1
+_MAX_TEXT: Final = 16 << 20
+"""Bytes of all metadata strings together, arrays of strings aside."""
+_MAX_STRINGS: Final = 1 << 24
+"""Elements of all arrays of strings together."""
+_MAX_NUMBERS: Final = 1 << 14
+"""Elements up to which an array of numbers is read, and 16 times as many in all."""
+_MAX_ALIGNMENT: Final = 1 << 20
+_MAX_ELEMENTS: Final = (1 << 63) - 1
+_MAX_PARTS: Final = 9999
+_PART_NAME: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyArray:
+    """An array that was stepped over: ``count`` elements of ``type`` from byte ``offset``."""
+
+    type: ValueType
+    count: int
+    offset: int
+
+
+Scalar = str | bool | int | float
+Value = Scalar | tuple[Scalar, ...] | LazyArray
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor: ``shape`` fastest dimension first, ``offset`` from the start of its part's file.
+
+    ``bytes`` is without padding. For a type this version does not know (``type`` is then
+    ``"type N"``) it is the room up to the next tensor.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a model: ``data_offset`` is where its header ends, padding included."""
+
+    name: str
+    bytes: int
+    data_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The header of a model, all parts of a split set together.
+
+    ``metadata``, ``version``, ``alignment`` and ``data_offset`` are the first part's;
+    ``file_bytes`` is the sum of all parts.
+    """
+
+    version: int
+    big_endian: bool
+    metadata: Mapping[str, Value]
+    tensors: tuple[TensorInfo, ...]
+    data_offset: int
+    alignment: int
+    file_bytes: int
+    parts: tuple[Part, ...]
+
+
+def read_header(path: Path) -> Header:
+    """Read the header of a local model; of a split set, all its parts' headers.
+
+    Raises:
+        NotFoundError: The file, or a part of the set, does not exist.
+        ModelError: It is no GGUF file, or damaged, truncated or absurd: the message names the key
+            or tensor and the byte where it shows.
+    """
+    source = LocalSource(path)
+    try:
+        return read_source(source)
+    finally:
+        source.close()
+
+
+def read_source(source: Source) -> Header:
+    """Like :func:`read_header`, from any :class:`~arriero.gguf.source.Source`."""
+    first = _Reader(source).header()
+    count = _integer(first, "split.count", 1)
+    if count <= 1:
+        return first
+    return _whole_set(source, first, count)
+
+
+# --- split sets ---------------------------------------------------------------------------------
+
+
+def _whole_set(source: Source, first: Header, count: int) -> Header:
+    file_name = source.name.replace("\\", "/").rpartition("/")[2]
+    match = _PART_NAME.match(file_name)
+    if count > _MAX_PARTS:
+        raise ModelError(f"{source.name}: split.count is {count}, more than {_MAX_PARTS}")
+    if match is None or int(match[3]) != count:
+        raise ModelError(
+            f"{source.name} says it is one of {count} parts, which its name does not",
+            hint=f"llama.cpp finds parts by name: NAME-00001-of-{count:05d}.gguf",
+        )
+    names = [f"{match[1]}-{i + 1:05d}-of-{count:05d}.gguf" for i in range(count)]
+    if _integer(first, "split.no", 0) != 0 or int(match[2]) != 1:
+        raise ModelError(f"{file_name} is not the first part", hint=f"give {names[0]}")
+    headers = [first]
+    tensors = list(first.tensors)
+    for number, name in enumerate(names[1:], start=1):
+        part = _read_part(source, name)
+        for key, expected in (("split.no", number), ("split.count", count)):
+            value = _integer(part, key, -1)
+            if value != expected:
+                raise ModelError(f"{name}: {key} is {value}, not {expected}: not of this set")
+        tensors += (
+            TensorInfo(t.name, t.type, t.shape, t.offset, t.bytes, number) for t in part.tensors
+        )
+        if len(tensors) > _MAX_TENSORS:
+            raise ModelError(f"{name}: more than {_MAX_TENSORS} tensors in the set")
+        headers.append(part)
+    total = _integer(first, "split.tensors.count", len(tensors))
+    if total != len(tensors):
+        raise ModelError(f"{file_name}: the set has {len(tensors)} tensors and should have {total}")
+    if len({t.name for t in tensors}) != len(tensors):
+        raise ModelError(f"{file_name}: two parts of the set hold the same tensor")
+    return Header(
+        version=first.version,
+        big_endian=first.big_endian,
+        metadata=first.metadata,
+        tensors=tuple(tensors),
+        data_offset=first.data_offset,
+        alignment=first.alignment,
+        file_bytes=sum(h.file_bytes for h in headers),
+        parts=tuple(h.parts[0] for h in headers),
+    )
+
+
+def _read_part(first: Source, name: str) -> Header:
+    try:
+        source = first.sibling(name)
+    except NotFoundError:
+        raise NotFoundError(f"{first.name}: the set lacks {name}", id="model-part") from None
+    try:
+        return _Reader(source).header()
+    finally:
+        source.close()
+
+
+def _integer(header: Header, key: str, default: int) -> int:
+    value = header.metadata.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ModelError(f"{header.parts[0].name}: {key} is no integer")
+    return value
+
+
+# --- one file -----------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A cursor over one file, with a buffer of one chunk."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._size = source.size
+        self._base = 0
+        self._buffer = source.read(0, min(self._size, _CHUNK))
+        self._at = 0
+        self._what = "the file header"
+        self._order = "<"
+        self._text_left = _MAX_TEXT
+        self._strings_left = _MAX_STRINGS
+        self._numbers_left = 16 * _MAX_NUMBERS
+
+    def header(self) -> Header:
+        self._check_magic()
+        version = self._version()
+        tensor_count, key_count = self._number("Q"), self._number("Q")
+        self._limit("number of tensors", tensor_count, _MAX_TENSORS)
+        self._limit("number of keys", key_count, _MAX_KEYS)
+        metadata = self._metadata(key_count)
+        alignment = self._alignment(metadata)
+        rows = self._tensor_rows(tensor_count)
+        data_offset = -(-self._at // alignment) * alignment
+        return Header(
+            version=version,
+            big_endian=self._order == ">",
+            metadata=metadata,
+            tensors=self._placed(rows, data_offset, alignment),
+            data_offset=data_offset,
+            alignment=alignment,
+            file_bytes=self._size,
+            parts=(Part(self._source.name, self._size, data_offset),),
+        )
+
+    # what the parts of a file look like
+
+    def _check_magic(self) -> None:
+        if not self._buffer.startswith(MAGIC):
+            looks, hint = _looks_like(self._buffer)
+            raise ModelError(f"{self._source.name} is no GGUF file: {looks}", hint=hint)
+        self._at = len(MAGIC)
+
+    def _version(self) -> int:
+        version = self._number("I")
+        if version & 0xFFFF == 0 and version:
+            self._order = ">"
+            version = int.from_bytes(version.to_bytes(4, "little"), "big")
+        if version not in (2, 3):
+            hint = "convert the model again" if version < 2 else "is it written by newer software?"
+            raise ModelError(
+                f"{self._source.name}: GGUF version {version} is not 2 or 3", hint=hint
+            )
+        return version
+
+    def _metadata(self, count: int) -> dict[str, Value]:
+        metadata: dict[str, Value] = {}
+        for index in range(count):
+            self._what = f"key {index + 1} of {count}"
+            start = self._at
+            key = self._string(_MAX_NAME)
+            self._what = f"key {key!r}"
+            if key in metadata:
+                raise self._wrong(f"appears twice, again at byte {start}")
+            metadata[key] = self._value()
+        return metadata
+
+    def _value(self) -> Value:
+        kind = self._value_type()
+        if kind is not ValueType.ARRAY:
+            return self._string(self._text_left) if kind is ValueType.STRING else self._scalar(kind)
+        kind, count = self._value_type(), self._number("Q")
+        start = self._at
+        if kind is ValueType.ARRAY:
+            raise self._wrong("is an array of arrays")
+        if kind is ValueType.STRING:
+            self._skip_strings(count)
+            return LazyArray(kind, count, start)
+        code = SCALARS[kind]
+        length = count * struct.calcsize(f"<{code}")
+        self._need(length)
+        if count > min(_MAX_NUMBERS, self._numbers_left):
+            self._at += length
+            return LazyArray(kind, count, start)
+        self._numbers_left -= count
+        return struct.unpack(f"{self._order}{count}{code}", self._take(length))
+
+    def _value_type(self) -> ValueType:
+        number = self._number("I")
+        try:
+            return ValueType(number)
+        except ValueError:
+            raise self._wrong(f"has the unknown type {number} at byte {self._at - 4}") from None
+
+    def _alignment(self, metadata: Mapping[str, Value]) -> int:
+        value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 0 < value <= _MAX_ALIGNMENT
+            or value & (value - 1)
+        ):
+            self._what = "key 'general.alignment'"
+            raise self._wrong(f"is {value}, no power of two up to {_MAX_ALIGNMENT}")
+        return value
+
+    def _tensor_rows(self, count: int) -> list[tuple[str, int, tuple[int, ...], int]]:
+        """Name, type, dimensions and offset of each tensor, as they are in the file."""
+        rows = []
+        names: set[str] = set()
+        for index in range(count):
+            self._what = f"tensor {index + 1} of {count}"
+            name = self._string(_MAX_NAME)
+            self._what = f"tensor {name!r}"
+            if name in names:
+                raise self._wrong("appears twice")
+            names.add(name)
+            dims = self._number("I")
+            self._limit("number of dimensions", dims, MAX_DIMS)
+            shape: tuple[int, ...] = self._numbers(f"{dims}Q")
+            type_id, offset = self._numbers("IQ")
+            rows.append((name, type_id, shape, offset))
+        return rows
+
+    def _placed(
+        self, rows: list[tuple[str, int, tuple[int, ...], int]], data_offset: int, alignment: int
+    ) -> tuple[TensorInfo, ...]:
+        """The tensors with their size and place, all inside the file."""
+        starts = sorted({offset for *_, offset in rows})
+        room = dict(zip(starts, [*starts[1:], self._size - data_offset], strict=False))
+        tensors = []
+        for name, type_id, shape, offset in rows:
+            self._what = f"tensor {name!r}"
+            elements = math.prod(shape)
+            if elements > _MAX_ELEMENTS:
+                raise self._wrong(f"has the absurd shape {list(shape)}")
+            if offset % alignment:
+                raise self._wrong(f"starts at {offset}, no multiple of the alignment {alignment}")
+            kind = TENSOR_TYPES.get(type_id)
+            if kind is None:
+                size = max(room[offset] - offset, 0)
+            else:
+                if shape and shape[0] % kind.block:
+                    raise self._wrong(f"has rows of {shape[0]}, no multiple of {kind.block}")
+                size = elements // kind.block * kind.size
+            end = data_offset + offset + size
+            if end > self._size:
+                raise ModelError(
+                    f"{self._source.name}: file is truncated: {self._what} ends at byte {end}, "
+                    f"the file has {self._size}",
+                    hint="download it again",
+                    id="model-truncated",
+                )
+            type_name = kind.name if kind else f"type {type_id}"
+            tensors.append(TensorInfo(name, type_name, shape, data_offset + offset, size))
+        return tuple(tensors)
+
+    # the bytes
+
+    def _wrong(self, text: str) -> ModelError:
+        return ModelError(f"{self._source.name}: {self._what} {text}")
+
+    def _limit(self, what: str, value: int, ceiling: int) -> None:
+        if value > ceiling:
+            raise self._wrong(f"says {what} {value}; at most {ceiling} are read")
+
+    def _need(self, length: int) -> None:
+        if self._at + length > self._size:
+            raise ModelError(
+                f"{self._source.name}: file is truncated: {self._what} at byte {self._at} needs "
+                f"{length} bytes, the file has {self._size}",
+                hint="download it again",
+                id="model-truncated",
+            )
+
+    def _take(self, length: int) -> bytes:
+        self._need(length)
+        self._fill(length)
+        start = self._at - self._base
+        self._at += length
+        return self._buffer[start : start + length]
+
+    def _fill(self, length: int) -> None:
+        """Have so many bytes from here on in the buffer; the file is known to hold them."""
+        if self._at - self._base + length > len(self._buffer):
+            self._base = self._at
+            self._buffer = self._source.read(self._at, min(self._size - self._at, _CHUNK + length))
+            if len(self._buffer) < length:
+                raise self._wrong(f"cannot be read at byte {self._at}: the file has shrunk")
+
+    def _numbers(self, codes: str) -> tuple[int, ...]:
+        layout = struct.Struct(self._order + codes)
+        return layout.unpack(self._take(layout.size))
+
+    def _number(self, code: str) -> int:
+        return self._numbers(code)[0]
+
+    def _scalar(self, kind: ValueType) -> Scalar:
+        layout = struct.Struct(self._order + SCALARS[kind])
+        value: Scalar = layout.unpack(self._take(layout.size))[0]
+        return value
+
+    def _string(self, limit: int) -> str:
+        length = self._number("Q")
+        self._need(length)
+        self._limit("length", length, limit)
+        self._text_left -= length
+        if self._text_left < 0:
+            raise self._wrong(f"brings the text in the metadata above {_MAX_TEXT} bytes")
+        return self._take(length).decode(errors="replace")
+
+    def _skip_strings(self, count: int) -> None:
+        """Step over strings. One unpack per string is all the work there is.
+
+        A length that leads beyond the buffer makes the next unpack fail, which is where the buffer
+        moves on; so no step needs a check of its own.
+        """
+        self._need(count * 8)
+        self._strings_left -= count
+        if self._strings_left < 0:
+            raise self._wrong(f"brings the strings in arrays above {_MAX_STRINGS}")
+        unpack = struct.Struct(f"{self._order}Q").unpack_from
+        left = count
+        while left:
+            self._need(8)
+            self._fill(8)
+            buffer, at = self._buffer, self._at - self._base
+            steps = repeat(None, left)
+            try:
+                for _ in steps:
+                    at += unpack(buffer, at)[0] + 8
+                left = 0
+            except (struct.error, OverflowError):
+                left = length_hint(steps) + 1
+            self._what = f"{self._what.partition(',')[0]}, string {count - left} of {count}"
+            self._need(self._base + at - self._at)
+            self._at = self._base + at
+
+
+def _looks_like(start: bytes) -> tuple[str, str]:
+    """What a file that is no GGUF seems to be, and what to do about it."""
+    again = "download the .gguf file itself"
+    convert = "convert it with llama.cpp's convert_hf_to_gguf.py"
+    if not start:
+        return "it is empty", again
+    for prefix, what, hint in (
+        (MAGIC[::-1], "its magic is byte-swapped", again),
+        (b"lmgg", "it is an old ggml model", convert),
+        (b"fmgg", "it is an old ggml model (ggmf)", convert),
+        (b"tjgg", "it is an old ggml model (ggjt)", convert),
+        (b"algg", "it is an old ggml adapter (ggla)", convert),
+        (b"version https://git-lfs", "it is a Git LFS pointer", "run `git lfs pull`"),
+        (b"PK\x03\x04", "it is a zip archive or a PyTorch model", convert),
+        (b"\x80", "it is a Python pickle, e.g. a PyTorch model", convert),
+        (b"\x1f\x8b", "it is gzip-compressed", "unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "it is zstd-compressed", "unpack it first"),
+    ):
+        if start.startswith(prefix):
+            return what, hint
+    if start[8:9] == b"{" and start[2:8] == bytes(6):
+        return "it is a safetensors file", convert
+    text = start[:512].lstrip().lower()
+    if text.startswith((b"<!doctype", b"<html", b"<?xml")):
+        return "it is a web page", again
+    if text.startswith((b"{", b"[")):
+        return "it is JSON, perhaps an error message", again
+    if not start.strip(b"\0"):
+        return "it starts with zeros, like a download that never finished", again
+    return f"it starts with {start[:4]!r}", again

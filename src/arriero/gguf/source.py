@@ -1,0 +1,82 @@
+"""Where the bytes of a model come from. A header needs few of them, wherever the file lies."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Protocol
+
+from arriero.base.errors import ModelError, NotFoundError
+
+
+class Source(Protocol):
+    """Random access to the bytes of one file."""
+
+    @property
+    def name(self) -> str:
+        """How to call it in messages; the last path component names the part of a split set."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly the bytes asked for, fewer only at the end of the file."""
+        ...
+
+    def sibling(self, name: str) -> Source:
+        """The file of that name beside this one.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class LocalSource:
+    """A regular file on this machine.
+
+    Raises:
+        NotFoundError: There is no such file.
+        ModelError: It is no regular file or cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # asked before opening: opening a pipe would wait for a writer
+            mode = path.stat().st_mode
+            if stat.S_ISREG(mode):
+                self._file = path.open("rb", buffering=0)
+                self.size = os.fstat(self._file.fileno()).st_size
+                return
+        except FileNotFoundError:
+            raise NotFoundError(f"no such model: {path}") from None
+        except (OSError, ValueError) as error:
+            raise ModelError(f"cannot read {path}: {error}") from error
+        what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+        raise ModelError(f"{path} is {what}", hint="give the .gguf file itself")
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def read(self, offset: int, length: int) -> bytes:
+        try:
+            self._file.seek(offset)
+            return self._file.read(length)
+        except OSError as error:
+            raise ModelError(f"cannot read {self.path}: {error}") from error
+
+    def sibling(self, name: str) -> LocalSource:
+        return LocalSource(self.path.with_name(name))
+
+    def close(self) -> None:
+        self._file.close()
