@@ -3,15 +3,12 @@
 Two levels. *Secrets* (keys, tokens, passwords) leave every text that Arriero prints, records or
 keeps. What is *shared* also loses paths, user and host names, addresses, serials and prompts, and
 keeps what a reader of an upstream issue needs: base names of files, source lines, sizes, devices,
-flags, builds. Every pattern either fails within a bounded distance or consumes what it matched, so
-that the time is linear in the text whatever the text is.
+flags, builds.
 """
 
 from __future__ import annotations
 
 import getpass
-import html
-import ipaddress
 import json
 import platform
 import re
@@ -22,449 +19,61 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, quote_plus
 
 import msgspec
 
-SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
-PROMPT: Final = "<prompt>"
-DIRECTORY: Final = "<dir>"
+from arriero.base.places import (
+    ALIAS,
+    ANSI,
+    DATA_SUFFIX,
+    DOMAIN,
+    EMAIL,
+    ENDPOINT,
+    FIELD_WORDS,
+    HOME_USER,
+    HOSTNAME,
+    JOURNAL,
+    LOGIN,
+    MAC,
+    MACHINE,
+    MORE,
+    PEER,
+    PLACE,
+    PRIVATE,
+    PUBLIC,
+    ROUTES,
+    SERIAL,
+    STAMP,
+    STAMPED,
+    SUFFIX,
+    UUID,
+    V4,
+    V6,
+    VERSION,
+    WORKER,
+    WORKERS,
+    is_address,
+    is_loopback,
+    reduced,
+)
+from arriero.base.prompts import PROMPT, PROMPT_FLAGS, PROMPT_NAMES, without_prompts
+from arriero.base.secret import (
+    NOT_SECRET,
+    SECRET,
+    SECRET_FLAG,
+    SECRET_NAME,
+    keyed_spans,
+    pattern_of,
+    secrets_of,
+    value_span,
+    without_secrets,
+)
+
 USER: Final = "<user>"
 
 _T = TypeVar("_T")
-_KEY_FILE_CEILING: Final = 1 << 16
 _NAMES_CEILING: Final = 512
 _DEPTH_CEILING: Final = 64
-
-
-# -- words ------------------------------------------------------------------------------------
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FIELD_WORDS: Final = _words(
-    """
-    admin api app apps args bin buffer build builds cache client cmake cmn command compute
-    config content context conv cpu cuda data debian debug default dev device dir docker email
-    error exit failed false file files ggml gguf gpu graph hip home host http https info init
-    input inst kernel kv lib linux llama load local localhost log logs loop mac main mem memory
-    metal mnt model models moe nan none null opt output path print proc prompt public python
-    python3 que queue redacted res response rocm root router rpc rs run running secrets seq
-    serial server shared slot slots spec src srv start stop swa sycl sys system task tasks temp
-    test tests text tmp token tokens true ubuntu unknown update user users usr uuid var version
-    vm vulkan warning weights windows worker workers
-    """
-)
-"""Words of llama.cpp's own lines. A user or host of such a name is only taken out where it stands
-as one: in a path, a log prefix, an address."""
-_NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
-_ROUTES: Final = _words(
-    """
-    apply-template chat completion completions control cors-proxy detokenize embedding embeddings
-    health infill lora-adapters messages metrics models props rerank reranking responses slots
-    tokenize tools v1 api audio transcriptions score load unload sse stream count_tokens
-    input_tokens
-    """
-)
-_BINARIES: Final = _words(
-    """
-    arriero bash cmake docker env gdb ggml-rpc-server ggml-rpc-server-vulkan koboldcpp llama-bench
-    llama-cli llama-fit-params llama-server llama-server-vulkan llamafile nice numactl nvidia-smi
-    ollama podman python python3 rpc-server server sh taskset
-    """
-)
-_SUFFIX: Final = re.compile(
-    r"\.(?:gguf|bin|safetensors|so(?:\.\d+){0,4}|dll|dylib|cuh?|c|cc|cpp|h|hpp|mm?|comp|metal|spv|"
-    r"txt|log|jsonl?|jinja2?|gbnf|md|html?|csv|db|sqlite|sh|bat|cmd|ps1|exe|py|toml|ya?ml|ini|"
-    r"conf|cfg|service|pem|key|crt|cert|png|jpe?g|gif|webp|wav|mp3|mp4|zip|tar|gz|xz|zst|whl|"
-    r"part|tmp|sock|pid|lock|cache|dat|core|max|current|events|stat)\Z",
-    re.IGNORECASE,
-)
-_DATA_SUFFIX: Final = re.compile(
-    r"\.(?:gguf|bin|safetensors|txt|log|jsonl?|jinja2?|csv|db|sqlite|pem|key|png|jpe?g|wav|mp3)\Z",
-    re.IGNORECASE,
-)
-_FLAG: Final = (
-    r"(?:-hft|--(?:[a-z0-9]{1,20}-){0,4}"
-    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?))"
-)
-_NAME: Final = (
-    r"api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?|passw(?:or)?d"
-    r"|passphrase|private[_-]?key|credentials?"
-    r"|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token"
-)
-_SECRET_FLAGS: Final = re.compile(_FLAG + r"\Z")
-_PROMPT_FLAGS: Final = _words(
-    "-p --prompt -sys --system-prompt -r --reverse-prompt --in-prefix --in-suffix "
-    "--mcp-servers-json"
-)
-_SECRET_NAME: Final = re.compile(
-    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat))\Z", re.IGNORECASE
-)
-_PROMPT_NAMES: Final = _words(
-    """
-    prompt negative_prompt system_prompt generation_prompt formatted_prompt content messages
-    generated choices delta reasoning_content arguments stop grammar json_schema input inputs
-    input_prefix input_suffix input_extra query documents system instruction tools tokens
-    """
-)
-
-# -- shapes of secrets ------------------------------------------------------------------------
-
-# A word may also begin right after an ANSI colour or an escaped newline inside a JSON string.
-_START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=[;\[]\d\d\dm)|(?<=\\[nrt]))"
-_PEM: Final = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----))*+"
-    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
-)
-_TOKEN: Final = re.compile(
-    r"hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
-    r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
-    r"|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
-    r"|hooks\.slack\.com/services/[A-Za-z0-9/]{10,}"
-    r"|eyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]*){0,4}"
-    rf"|{_START}sk-[A-Za-z0-9_-]{{16,}}"
-)
-_BEARER: Final = re.compile(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
-# The server prints the last characters of its only key.
-_KEY_TAIL: Final = re.compile(r"(api_keys: )\*+[^\s*]{1,16}")
-_USERINFO: Final = re.compile(r"(:(?:\\?/){2})[^\s/\"'<>?#\\]{1,512}@")
-_QUERY: Final = re.compile(
-    r"([?&;](?:[\w.-]{0,40}(?:token|key|sig|signature|secret|password|passwd|credentials?|auth|"
-    r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
-    re.IGNORECASE,
-)
-_SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|(?:\s|\\\r?\n){1,40})(?:-\s{1,4})?"""
-_ASSIGN: Final = r"""(?:\\*["'])?\s{0,4}[=:]\s{0,4}+"""
-_MIXED: Final = (  # twelve or more characters, letters and digits among them
-    r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
-    r"""(?=["'\\]{0,4}[\d_.+/=-]{0,64}[A-Za-z])"""
-)
-_KEYED: Final = re.compile(
-    rf"(?<![\w-]){_FLAG}(?![\w-]){_SEPARATOR}"
-    rf"|(?i:{_NAME}){_ASSIGN}(?!\d{{1,4}} keys loaded)"
-    rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
-    rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
-    rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
-    r"|(?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
-)
-_HEADER: Final = re.compile(
-    r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
-)
-_HEADER_VALUE: Final = re.compile(r"""[^"'\\\n\r]*""")
-_BARE: Final = re.compile(r"""(?:\\[^nrtu"'\\\s]|\\ |[^\s"'\\&;|<>])*""")
-_OPENING: Final = re.compile(r"""(\\*)(["'`])""")
-_QUOTES: Final = {q: re.compile(rf"(?<!\\)(\\*){q}") for q in "\"'`"}
-
-
-def _string_end(text: str, opening: re.Match[str]) -> int:
-    """Where the string that ``opening`` begins ends, at whatever depth of JSON escaping.
-
-    An unclosed string ends with its line.
-    """
-    depth = len(opening[1])
-    line_end = text.find("\n", opening.end())
-    limit = len(text) if line_end < 0 else line_end
-    for run in _QUOTES[opening[2]].finditer(text, opening.end(), limit):
-        if len(run[1]) % (2 * (depth + 1)) == depth:
-            return run.start()
-    return limit
-
-
-def _value_span(text: str, start: int, bare: re.Pattern[str] = _BARE) -> tuple[int, int]:
-    """First and last index of the value at ``start``, without its quotes."""
-    if opening := _OPENING.match(text, start):
-        return opening.end(), _string_end(text, opening)
-    found = bare.match(text, start)
-    return start, found.end() if found else start
-
-
-def _rewrite(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
-    """The text with each span replaced; spans rise and do not overlap."""
-    parts: list[str] = []
-    at = 0
-    for start, end, new in spans:
-        parts += (text[at:start], new)
-        at = end
-    return "".join((*parts, text[at:]))
-
-
-def _keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Values that follow the name of a secret."""
-    at = 0
-    while found := _KEYED.search(text, at):
-        start, end = _value_span(text, found.end())
-        if text.startswith("--", start):  # "-hft, --hf-token TOKEN"
-            at = start
-            continue
-        at = max(end, found.end())
-        if text[start:end].strip("[]{},").lower() not in _NOT_SECRET:
-            yield start, end, SECRET
-
-
-def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    at = 0
-    while found := _HEADER.search(text, at):
-        start, end = _value_span(text, found.end(), _HEADER_VALUE)
-        at = max(end, found.end())
-        if end > start:
-            yield start, end, SECRET
-
-
-def _variants(secret: str) -> set[str]:
-    """The ways a literal is written: as it is, in JSON, in a URL, in HTML, in a shell."""
-    escaped = json.dumps(secret)[1:-1]
-    plain = json.dumps(secret, ensure_ascii=False)[1:-1]
-    encoded = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
-    lower = {re.sub(r"%[0-9A-F]{2}", lambda m: m[0].lower(), text) for text in encoded}
-    return {
-        secret,
-        escaped,
-        plain,
-        json.dumps(escaped)[1:-1],
-        repr(secret)[1:-1],
-        html.escape(secret),
-        secret.replace("'", "'\"'\"'"),
-        secret.replace("'", "'\\''"),
-        *encoded,
-        *lower,
-    }
-
-
-def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
-    """The secrets that one command carries: in its flags, its key file and its environment.
-
-    A list of keys counts as a whole and key by key. A key file that cannot be read gives none.
-    """
-    found: set[str] = set()
-    for flag, value in zip(argv, (*argv[1:], ""), strict=True):
-        name, equals, rest = flag.partition("=")
-        value = rest if equals else value
-        if _SECRET_FLAGS.match(name) or (equals and _SECRET_NAME.search(name)):
-            found |= {value, *value.split(",")}
-        elif name == "--api-key-file":
-            found |= _key_file(value)
-    for name, value in env.items():
-        if name == "LLAMA_ARG_API_KEY_FILE":
-            found |= _key_file(value)
-        elif _SECRET_NAME.search(name):
-            found |= {value, *value.split(",")}
-    return frozenset(value for value in found if value.lower() not in _NOT_SECRET)
-
-
-def _key_file(path: str) -> set[str]:
-    try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            lines = file.read(_KEY_FILE_CEILING).splitlines()
-    except (OSError, ValueError):
-        return set()
-    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
-
-
-# -- shapes of what is personal ----------------------------------------------------------------
-
-_ANSI: Final = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,20}[A-Za-z]")
-_HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_SEP: Final = r"(?:\\?/|%2[Ff])"
-_ROOT: Final = r"(?:\\?/|%2[Ff]|\\{1,4})"
-_BACK: Final = r"(?:\\?/|%2[Ff]|\\{1,4}(?![nrt\"']))"
-_SEGMENT: Final = r"""(?:[^\s/\\"'`:,;|<>(){}\[\]?&%]|%(?!2[Ff])|\\ )"""
-_UNIX_START: Final = (
-    r"(?:(?<![\w.~/%)\]<>\\-])|(?<=[\s\"'=,;:(]-[A-Za-z])|(?<=\\[nrt\"'])|(?<=(?<!dir)>))"
-)
-_PLACE: Final = re.compile(
-    rf"(?P<url>(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{{1,15}}:(?:\\?/){{2}}(?!/)"
-    r"(?:\\/|[^\s\"'<>`\\^{}|])*)"
-    rf"|(?P<file>file:(?:\\?/){{2,3}})(?P<filepath>(?:[A-Za-z]:)?(?:{_SEP}|{_SEGMENT})+)"
-    r"|(?P<windows>(?:\\{2,4}\?\\{1,2})?(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))[A-Za-z]:(?:\\{1,4}|/(?!/))"
-    r"(?:[^\\/:*?\"<>|\r\n\t,;']{0,120}(?<! )[\\/]{1,4}){0,40}[^\\/:*?\"<>|\s,;']{0,120})"
-    r"|(?P<unc>(?<![\w\\:])(?:\\\\){1,4}[A-Za-z0-9_.$?-]{2,64}"
-    r"(?:\\{1,4}[^\\/:*?\"<>|\r\n\t,;']{1,120}(?=\\))*\\{1,4}[^\\/:*?\"<>|\s,;']{0,120})"
-    rf"|(?P<remote>(?<![\w./@+-])(?:[\w.+-]{{1,64}}@)?{_HOST}(?<=[A-Za-z0-9_.-]{{2}}):)(?={_SEP}{_SEGMENT})"
-    rf"|(?P<home>(?:{_SEP}mnt{_SEP}[a-z])?{_ROOT}(?:home|[Uu]sers){_ROOT}{_SEGMENT}+"
-    rf"(?:{_BACK}+{_SEGMENT}*)*)"
-    rf"|(?P<unix>{_UNIX_START}(?:~[\w.-]{{0,64}}|\.{{1,2}})?(?:{_SEP}+{_SEGMENT}+)+{_SEP}?)"
-    r"|(?P<relative>(?<![\w./@+~%>-])[\w.+@][\w.+@-]{0,99}"
-    r"(?:(?:/|\\(?![nrtu\"\\]))[\w.+@-]{1,100}){1,20})"
-)
-_MORE: Final = re.compile(
-    rf"(?: (?![-.~])(?:(?!=){_SEGMENT}){{1,60}}){{1,4}}"
-    rf"(?:(?:{_SEP}+{_SEGMENT}+)+|(?<=\.gguf)|(?<=\.json)|(?<=\.log))"
-)
-_HOME_USER: Final = re.compile(
-    rf"(?:{_ROOT}(?:home|[Uu]sers)|{_SEP}(?:run{_SEP})?media){_ROOT}("
-    rf"{_SEGMENT}{{1,64}}(?:(?<!/) {_SEGMENT}{{1,30}}(?=\\|/))?)"
-    r"|(?<![\w./])~([A-Za-z][\w.-]{0,63})(?=/)"
-    r"|(?i:(?<![A-Za-z])(?:user(?:name)?|logname|login)(?:=|\\*[\"']\s{0,2}[:=]\s{0,2}\\*[\"'])"
-    r"|(?<!\w)uid=\d{1,10}\(|(?<![\w-])-u )([A-Za-z][\w.-]{0,63})"
-)
-_JOURNAL: Final = re.compile(
-    r"(?:^|\\n|\n)(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16})"
-    rf" ({_HOST}) [\w./()@-]{{1,48}}(?:\[\d{{1,9}}\])?: "
-)
-_HOSTNAME: Final = re.compile(
-    r"(?i:(?:hostname|computername|nodename)(?:\\*[\"'])?\s{0,2}[=:]\s{0,2}(?:\\*[\"'])?"
-    rf"({_HOST}))|Linux ({_HOST}) \d+\.\d+\.\d+\S{{0,40}} #|Darwin ({_HOST}) \d+\.\d+\.\d+"
-)
-_LOGIN: Final = re.compile(rf"(?<![\w.+-])([\w.-]{{1,32}})@({_HOST})(?=:[~/]|[ ]?[$#%] )")
-_WORKER: Final = re.compile(rf"RPC\d{{0,3}}\[(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}\]")
-_WORKERS: Final = re.compile(r"(?:--rpc|LLAMA_ARG_RPC|\brpc_servers?)" + _SEPARATOR)
-_ENDPOINT: Final = re.compile(
-    rf"(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}(?=[,;\s\"'\\]|\Z)"
-)
-_PEER: Final = re.compile(
-    r"(?:connect(?:ed|ing|ion)?|endpoint|server|worker|peer|remote|hostname|--host|hosted)"
-    rf"(?: to| at| from| on|:|=)? ?:?[\"']?({_HOST}):\d{{2,5}}(?!\d)"
-)
-_MACHINE: Final = re.compile(
-    r"(?<![\w-])(?:(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{5,12}|ip-\d{1,3}(?:-\d{1,3}){3}"
-    r"|[\w-]{1,40}-(?:MacBook|iMac|Mac-?[Mm]ini|Mac-?Studio|Mac-?Pro)[\w-]{0,20})(?![\w-])"
-)
-_EMAIL: Final = re.compile(rf"(?<![\w.+%-])([\w.+%-]{{1,64}})@({_HOST})")
-_MAC: Final = re.compile(r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])")
-_UUID: Final = re.compile(
-    r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
-)
-_SERIAL: Final = re.compile(
-    r"(\bserial(?:[ _-]?(?:no|num|number))?[\"']?\s{0,3}[:=#]\s{0,3}[\"']?)"
-    r"(?=[\w-]{0,40}\d)[\w-]{4,40}",
-    re.IGNORECASE,
-)
-_V6: Final = re.compile(
-    r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}(?:(?:\d{1,3}\.){3}\d{1,3})?"
-    r"(?:%[\w.-]{1,16})?(?![\w:])"
-)
-_V4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]?\d)(?![A-Za-z_])")
-# llama.cpp's own time stamps (minutes.seconds.milliseconds.microseconds) look like addresses.
-_STAMP: Final = re.compile(r"\d{1,3}\.\d\d\.\d{3}\.\d{3}\Z")
-_STAMPED: Final = re.compile(r"\s{1,3}[IWED](?:\s|\Z)")
-_VERSION: Final = re.compile(r"(?:version|driver|release|v|ver\.?)[ :=\"']{0,3}\Z", re.IGNORECASE)
-_DOMAIN: Final = re.compile(
-    r"(?<![\w.@/\\-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}"
-    r"(?:lan|local|localdomain|internal|intranet|corp|home|private|arpa|com|net|org|edu|gov|mil|"
-    r"int|info|biz|io|ai|dev|app|cloud|tech|online|xyz|site|de|uk|fr|es|it|nl|eu|us|ca|jp|cn|br|"
-    r"au|ch|at|be|dk|fi|no|pt|ru|kr|mx|ar|cl|za|nz|ie|gr|cz|hu|ro|tr|ua|il|sg|hk|tw)"
-    r"(?![\w-]|\.[\w])",
-    re.IGNORECASE,
-)
-_PRIVATE: Final = re.compile(
-    r"\.(?:lan|local|localdomain|internal|intranet|corp|home|private|arpa|ts\.net)\Z"
-)
-_PUBLIC: Final = re.compile(
-    r"(?:[\w-]+\.)*(?:github\.com|githubusercontent\.com|ghcr\.io|huggingface\.co|hf\.co|ggml\.ai|"
-    r"ggml\.org|pypi\.org|pythonhosted\.org|modelscope\.cn|example\.(?:com|org|net)|"
-    r"docker\.io|nvidia\.com|amd\.com|intel\.com|khronos\.org|python\.org|jinja\.palletsprojects\.com)"
-    r"\Z",
-    re.IGNORECASE,
-)
-_ALIAS: Final = re.compile(r"(?:host|worker)-\d{1,4}\Z")
-_SYSTEM: Final = re.compile(
-    r"/dev/(?:dri(?:/\w+)?|kfd|nvidia\w*|null|shm|stdin|stdout|stderr)\Z"
-    r"|/proc/(?:self|meminfo|cpuinfo|mounts|\d+)(?:/\w+)*\Z|/sys/(?:class|module|kernel)(?:/[\w.:-]+)*\Z"
-)
-
-# -- prompts ----------------------------------------------------------------------------------
-
-_JSON_NAME: Final = re.compile(
-    rf"""(?<!\\)(\\*)(["'])(?:{"|".join(sorted(_PROMPT_NAMES))})\1\2\s{{0,4}}:\s{{0,4}}"""
-)
-_BRACKETS: Final = re.compile(r"""(?<!\\)(\\*)"|[\[\]{}]""")
-_PROMPT_FLAG: Final = re.compile(
-    r"(?<![\w-])(?:--(?:system-)?prompt|--reverse-prompt|--in-prefix|--in-suffix|-sys"
-    r"|--mcp-servers-json|-[pr](?=\s{1,4}\\*[\"']))(?![\w-])" + _SEPARATOR
-)
-# What follows these in a llama-server log is text of a request or of an answer, to the end of the
-# line and over the lines that carry no prefix of their own.
-_SPOKEN: Final = re.compile(
-    r"(?:next token:\s{0,8}\d{1,9}(?= ')"
-    r"|draft candidate [^'\n]{0,60}(?=')"
-    r"|prefill token: -?\d{1,9} ="
-    r"|(?:Parsed message|converted request|http: streamed chunk|Converted grammar|JSON schema"
-    r"|Tool call mismatch|Input prompt|Chat prompt|INPUT|last read|Parsing input[^:\n]{0,60}"
-    r"|Generated text|unparsed [\w-]{1,30} output|Grammar \(\w{1,30}\)|MCP '[^'\n]{0,80}' stderr):"
-    r"|awaiting trigger after token \d{1,9}(?= \()"
-    r"|(?<![\w])(?:old|new): \.\.\."
-    r"|(?<![\w-])(?:request|response|body):(?= {0,2}(?:[\[{\"]|data:))"
-    r"|(?<![\w-])(?:(?:formatted_|system_|user_|generation_)?prompt|generated(?: text)?)"
-    r" ?[:=](?= ?['\"]))"
-    r"(?P<said>[^\n]+)"
-)
-_PREFIXED: Final = re.compile(
-    r"[^\n]{0,120}?\b\d{1,5}\.\d\d\.\d{3}\.\d{3} [IWED] |(?:\[\d{1,5}\] )?"
-    r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve"
-    r"|graph_reserve|decode|init|update|prompt_save|alloc_|set_|request:|response:|prompt:|INFO|WARN"
-    r"|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
-)
-_SPOKEN_LINES: Final = 400
-# A turn of a conversation in the markup of a chat template, unless log lines lie in between.
-_TURN: Final = re.compile(
-    r"(?P<open><\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
-    r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[INST\])"
-    r"(?P<said>(?:(?!<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<\|eot_id\|>|\[/?INST\]"
-    r"|\n[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] )[\s\S]){1,20000}+)"
-    r"(?P<close><\|im_end\|>|<end_of_turn>|<\|eot_id\|>|\[/INST\])"
-)
-
-
-def _json_end(text: str, start: int, depth: int, limit: int) -> int:
-    """End of the array or object at ``start``, or -1. ``depth`` is that of its quotes' escaping."""
-    nested, in_string = 0, False
-    for token in _BRACKETS.finditer(text, start, limit):
-        if token[1] is not None:
-            in_string ^= len(token[1]) % (2 * (depth + 1)) == depth
-        elif not in_string:
-            nested += 1 if token[0] in "[{" else -1
-            if nested <= 0:
-                return token.end()
-    return -1
-
-
-def _prompt_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Values of JSON members that hold a request's or an answer's text. Numbers stay."""
-    at, limit = 0, len(text)
-    while found := _JSON_NAME.search(text, at):
-        start = at = found.end()
-        if text[start : start + 1] in {"[", "{"}:
-            end = _json_end(text, start, len(found[1]), limit)
-            if end < 0:
-                # Unbalanced once is unbalanced for good: look no further than the line from now on.
-                line = text.find("\n", start)
-                end = len(text) if line < 0 else line
-                limit = min(limit, end)
-            quotes = found[1] + found[2]
-            at = end
-            yield start, end, f"{quotes}{PROMPT}{quotes}" + "\n" * text.count("\n", start, end)
-        elif opening := _OPENING.match(text, start):
-            at = _string_end(text, opening)
-            if at > opening.end():
-                yield opening.end(), at, PROMPT
-
-
-def _flag_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    at = 0
-    while found := _PROMPT_FLAG.search(text, at):
-        start, end = _value_span(text, found.end())
-        at = max(end, found.end())
-        if end > start:
-            yield start, end, PROMPT
-
-
-def _spoken_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    at = 0
-    while found := _SPOKEN.search(text, at):
-        start, at = found.span("said")
-        for _ in range(_SPOKEN_LINES):
-            if at >= len(text) or _PREFIXED.match(text, at + 1):
-                break
-            line = text.find("\n", at + 1)
-            at = len(text) if line < 0 else line
-        yield start, at, " " + PROMPT + "\n" * text.count("\n", start, at)
-
-
-# -- the redactor -----------------------------------------------------------------------------
 
 
 @cache
@@ -508,6 +117,7 @@ class Redactor:
         self._paths: set[str] = set()
         self._aliases: dict[str, str] = {}
         self._compiled: dict[str, re.Pattern[str]] = {}
+        self._known: re.Pattern[str] | None = None
         for value in secrets:
             self._learn_secret(value)
         for name in users:
@@ -547,7 +157,7 @@ class Redactor:
                 word for word in argv if " " in word and re.match(r"[/~]|[A-Za-z]:[\\/]|\\\\", word)
             )
         for name, value in _members(document):
-            if _SECRET_NAME.search(name) or _SECRET_FLAGS.match(name):
+            if SECRET_NAME.search(name) or SECRET_FLAG.match(name):
                 for word in (value, *value.split(",")):
                     self._learn_secret(word)
             else:
@@ -567,15 +177,15 @@ class Redactor:
     # -- learning
 
     def _learn_secret(self, value: str) -> None:
-        if value.strip() and value.lower() not in _NOT_SECRET:
+        if value.strip() and value.lower() not in NOT_SECRET:
             self._secrets.add(value)
-            self._compiled.pop("secrets", None)
+            self._known = None
 
     def _learn_user(self, name: str) -> None:
         name = name.strip(" .")
         if (
             len(name) > 1
-            and name.lower() not in _FIELD_WORDS
+            and name.lower() not in FIELD_WORDS
             and not name.isdigit()
             and len(self._users) < _NAMES_CEILING
         ):
@@ -584,16 +194,16 @@ class Redactor:
 
     def _learn_host(self, name: str, *, worker: bool = False) -> None:
         name = name.strip(".[]").lower()
-        if len(name) < 2 or _ALIAS.match(name) or _is_loopback(name) or _PUBLIC.match(name):
+        if len(name) < 2 or ALIAS.match(name) or is_loopback(name) or PUBLIC.match(name):
             return
         if worker:
-            self._workers |= {name, name if _is_address(name) else name.partition(".")[0]}
-        if not _is_address(name) and len(self._hosts) < _NAMES_CEILING:
+            self._workers |= {name, name if is_address(name) else name.partition(".")[0]}
+        if not is_address(name) and len(self._hosts) < _NAMES_CEILING:
             label = name.partition(".")[0]
             # The first label alone names a machine, but not in docs.project.org.
-            alone = len(label) > 3 and bool(_PRIVATE.search(name) or re.search(r"\d", label))
+            alone = len(label) > 3 and bool(PRIVATE.search(name) or re.search(r"\d", label))
             for word in {name, label} if alone else {name}:
-                if word not in _FIELD_WORDS and not word.isdigit():
+                if word not in FIELD_WORDS and not word.isdigit():
                     self._hosts.add(word)
                     self._compiled.pop("hosts", None)
         if worker:
@@ -606,32 +216,32 @@ class Redactor:
             self._learn_host(value)
 
     def _learn_workers(self, value: str) -> None:
-        for found in _ENDPOINT.finditer(value):
+        for found in ENDPOINT.finditer(value):
             self._learn_host(found[1] or found[2], worker=True)
 
     def _learn_text(self, text: str, *, share: bool) -> None:
-        for start, end, _ in _keyed_spans(text):
+        for start, end, _ in keyed_spans(text):
             value = text[start:end]
             # A word of prose after a flag's name is no secret worth hunting for elsewhere.
             if len(value) > 7 and re.search(r"\d|[^\w\s]", value):
                 self._learn_secret(value)
         if not share:
             return
-        text = _ANSI.sub("", text)
-        for found in _HOME_USER.finditer(text):
+        text = ANSI.sub("", text)
+        for found in HOME_USER.finditer(text):
             self._learn_user(found[1] or found[2] or found[3])
-        for found in _LOGIN.finditer(text):
+        for found in LOGIN.finditer(text):
             self._learn_user(found[1])
             self._learn_host(found[2])
-        for found in _WORKER.finditer(text):
+        for found in WORKER.finditer(text):
             self._learn_host(found[1] or found[2], worker=True)
-        for found in _WORKERS.finditer(text):
-            start, end = _value_span(text, found.end())
+        for found in WORKERS.finditer(text):
+            start, end = value_span(text, found.end())
             self._learn_workers(text[start:end])
-        for pattern in (_JOURNAL, _PEER):
+        for pattern in (JOURNAL, PEER):
             for found in pattern.finditer(text):
                 self._learn_host(found[1])
-        for found in _HOSTNAME.finditer(text):
+        for found in HOSTNAME.finditer(text):
             self._learn_host(found[1] or found[2] or found[3])
 
     # -- one text
@@ -642,47 +252,24 @@ class Redactor:
         return self._compiled[name]
 
     def _without_secrets(self, text: str) -> str:
-        text = _PEM.sub(lambda m: SECRET + "\n" * m[0].count("\n"), text)
-        if self._secrets:
-            text = self._pattern("secrets", self._secret_pattern).sub(SECRET, text)
-        text = _rewrite(text, _header_spans(text))
-        text = _rewrite(text, _keyed_spans(text))
-        text = _TOKEN.sub(SECRET, text)
-        text = _BEARER.sub(rf"\1{SECRET}", text)
-        text = _KEY_TAIL.sub(rf"\1{SECRET}", text)
-        text = _USERINFO.sub(rf"\1{SECRET}@", text)
-        return _QUERY.sub(rf"\1{SECRET}", text)
-
-    def _secret_pattern(self) -> str:
-        known = {word for secret in self._secrets for word in _variants(secret) if len(word) > 3}
-        return (
-            "|".join(
-                re.escape(word)
-                if len(word) > 7
-                else rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])"
-                for word in sorted(known, key=lambda w: (-len(w), w))
-            )
-            or r"(?!)"
-        )
+        if self._known is None and self._secrets:
+            self._known = pattern_of(self._secrets)
+        return without_secrets(text, self._known)
 
     def _shared(self, text: str) -> str:
-        text = self._without_secrets(_ANSI.sub("", text))
-        for spans in (_spoken_spans, _prompt_spans, _flag_spans):
-            text = _rewrite(text, spans(text))
-        text = _TURN.sub(
-            lambda m: m["open"] + " " + PROMPT + "\n" * m["said"].count("\n") + m["close"], text
-        )
+        text = self._without_secrets(ANSI.sub("", text))
+        text = without_prompts(text)
         for path in sorted(self._paths, key=len, reverse=True):
             for word in {path, json.dumps(path)[1:-1]}:
-                text = text.replace(word, _reduced(path))
+                text = text.replace(word, reduced(path))
         text = self._without_places(text)
-        text = _EMAIL.sub(self._login, text)
-        text = _UUID.sub("<uuid>", _MAC.sub("<mac>", text))
-        text = _SERIAL.sub(r"\1<serial>", text)
-        text = _V6.sub(self._address, text)
-        text = _V4.sub(self._address, text)
-        text = _DOMAIN.sub(lambda m: self._alias(m[0]), text)
-        text = _MACHINE.sub(lambda m: self._alias(m[0]), text)
+        text = EMAIL.sub(self._login, text)
+        text = UUID.sub("<uuid>", MAC.sub("<mac>", text))
+        text = SERIAL.sub(r"\1<serial>", text)
+        text = V6.sub(self._address, text)
+        text = V4.sub(self._address, text)
+        text = DOMAIN.sub(lambda m: self._alias(m[0]), text)
+        text = MACHINE.sub(lambda m: self._alias(m[0]), text)
         if self._hosts:
             text = self._pattern("hosts", self._host_pattern, re.IGNORECASE).sub(
                 lambda m: self._alias(m[0]), text
@@ -710,7 +297,7 @@ class Redactor:
         """URLs, network paths and paths, in one pass, so that one is never read inside another."""
         parts: list[str] = []
         at = 0
-        while found := _PLACE.search(text, at):
+        while found := PLACE.search(text, at):
             parts.append(text[at : found.start()])
             new, at = self._place(text, found)
             parts.append(new)
@@ -721,17 +308,17 @@ class Redactor:
         if kind == "url":
             return self._url(body), end
         if kind == "filepath":
-            return found["file"] + _reduced(found["filepath"]), end
+            return found["file"] + reduced(found["filepath"]), end
         if kind == "remote":
             return self._remote(body), end
         if kind == "unc":
             server = re.split(r"\\+", body.lstrip("\\"), maxsplit=1)[0]
             if server not in {"?", ".", "wsl$", "wsl.localhost"}:
                 self._learn_host(server)
-            return _reduced(body), end
+            return reduced(body), end
         if kind == "relative":
-            keep = not _DATA_SUFFIX.search(body) and not re.search("/(?:home|Users)/", body)
-            return (body if keep else _reduced(body)), end
+            keep = not DATA_SUFFIX.search(body) and not re.search("/(?:home|Users)/", body)
+            return (body if keep else reduced(body)), end
         if kind in {"unix", "home"}:
             quoted = text[found.start() - 1 : found.start()] if found.start() else ""
             if quoted in {"'", '"'} and not body.startswith("%"):
@@ -739,13 +326,13 @@ class Redactor:
                 line = text.find("\n", end, end + 300)
                 if close > end and (line < 0 or close < line) and text[end] == " ":
                     body, end = text[found.start() : close], close
-            while not _SUFFIX.search(body) and (more := _MORE.match(text, end)):
+            while not SUFFIX.search(body) and (more := MORE.match(text, end)):
                 body, end = body + more[0], more.end()
-        return _reduced(body), end
+        return reduced(body), end
 
     def _remote(self, body: str) -> str:
         login, _, host = body[:-1].rpartition("@")
-        if host.lower() in _FIELD_WORDS | _ROUTES or _SUFFIX.search(host):
+        if host.lower() in FIELD_WORDS | ROUTES or SUFFIX.search(host):
             return body
         self._learn_user(login)
         self._learn_host(host)
@@ -757,9 +344,9 @@ class Redactor:
         login, at, place = authority.rpartition("@")
         bracketed = re.match(r"\[([^\]]*)\](.*)", place)
         host, port = bracketed.groups() if bracketed else re.match(r"([^:]*)(.*)", place).groups()  # type: ignore[union-attr]  # it always matches
-        if scheme.lower() == "hf" or _PUBLIC.match(host):
+        if scheme.lower() == "hf" or PUBLIC.match(host):
             return url
-        if not _is_loopback(host):
+        if not is_loopback(host):
             host = self._alias(host) if host else host
             self._learn_host(place.rpartition(":")[0] if port and not bracketed else place)
         elif bracketed:
@@ -767,13 +354,13 @@ class Redactor:
         path = path.replace("\\/", "/").partition("?")[0].partition("#")[0]
         tail = re.search(r"[),.;:\]]*\Z", path)
         path, end = (path[: tail.start()], tail[0]) if tail else (path, "")
-        if path.strip("/") and not set(path.strip("/").split("/")) <= _ROUTES:
-            path = "/" + _reduced(path).lstrip("/")
+        if path.strip("/") and not set(path.strip("/").split("/")) <= ROUTES:
+            path = "/" + reduced(path).lstrip("/")
         return f"{scheme}{slashes}{SECRET + at if login else ''}{host}{port}{path}{end}"
 
     def _login(self, found: re.Match[str]) -> str:
         user, host = found.groups()
-        if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host) or _FIELD_WORDS.issuperset({user}):
+        if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host) or FIELD_WORDS.issuperset({user}):
             return found[0]
         if re.search(r"\.[A-Za-z]{2,}\Z", host):
             return "<email>"
@@ -782,21 +369,21 @@ class Redactor:
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
         address = text.partition("%")[0]
-        if _STAMP.match(text) and _STAMPED.match(found.string, found.end()):
+        if STAMP.match(text) and STAMPED.match(found.string, found.end()):
             return text
-        if not _is_address(address) or _is_loopback(address):
+        if not is_address(address) or is_loopback(address):
             return text
-        if _VERSION.search(found.string, max(0, found.start() - 16), found.start()):
+        if VERSION.search(found.string, max(0, found.start() - 16), found.start()):
             return text
         return self._alias(address)
 
     def _alias(self, name: str) -> str:
         """A stable name for a host: ``worker-1`` for an RPC worker, else ``host-1``."""
         key = name.strip(".[]").lower()
-        if _ALIAS.match(key) or _is_loopback(key) or _PUBLIC.match(key):
+        if ALIAS.match(key) or is_loopback(key) or PUBLIC.match(key):
             return name
         label = key.partition(".")[0]
-        key = label if label in self._hosts and not _is_address(key) else key
+        key = label if label in self._hosts and not is_address(key) else key
         if key not in self._aliases:
             kind = "worker" if key in self._workers else "host"
             taken = len({a for a in self._aliases.values() if a.startswith(kind)})
@@ -835,9 +422,9 @@ class Redactor:
 
     def _member(self, key: object, item: Any, share: bool, depth: int) -> Any:
         name = key if isinstance(key, str) else ""
-        if _SECRET_NAME.search(name) or _SECRET_FLAGS.match(name):
+        if SECRET_NAME.search(name) or SECRET_FLAG.match(name):
             return _blank(item, SECRET)
-        if share and (name in _PROMPT_NAMES or name in _PROMPT_FLAGS):
+        if share and (name in PROMPT_NAMES or name in PROMPT_FLAGS):
             return _blank(item, PROMPT)
         return self._scrub(item, share, depth)
 
@@ -856,40 +443,17 @@ class Redactor:
     def _argv(self, words: Sequence[str], share: bool) -> Iterator[str]:
         before = ""
         for word in words:
-            if _SECRET_FLAGS.match(before) and word.lower() not in _NOT_SECRET:
+            if SECRET_FLAG.match(before) and word.lower() not in NOT_SECRET:
                 yield SECRET
-            elif share and before in _PROMPT_FLAGS:
+            elif share and before in PROMPT_FLAGS:
                 yield PROMPT
             else:
                 name, equals, value = word.partition("=")
-                if equals and value and _SECRET_NAME.search(name):
+                if equals and value and SECRET_NAME.search(name):
                     yield f"{name}={SECRET}"
                 else:
                     yield self._text(word, share)
             before = word
-
-
-def _reduced(path: str) -> str:
-    """A path without its directories: ``<dir>/model.gguf``, ``<dir>`` when it names no file."""
-    plain = re.sub(r"%2[Ff]|\\/", "/", path)
-    if _SYSTEM.match(plain):
-        return path
-    names = [name for name in re.split(r"[/\\]+", plain) if name]
-    if plain.startswith("/") and set(names) <= _ROUTES:
-        return path
-    if (
-        len(names) == 1
-        and plain.startswith("/")
-        and (len(names[0]) < 4 or names[0].lower() in _FIELD_WORDS)
-    ):
-        return path
-    last = names[-1] if names and plain[-1] not in "/\\" else ""
-    if last in _BINARIES or _SUFFIX.search(last) or re.fullmatch(r"sha256[-:][0-9a-f]{64}", last):
-        return f"{DIRECTORY}/{last}"
-    # The full stop of a sentence is no part of a name.
-    if last.endswith(".") and _SUFFIX.search(last.rstrip(".")):
-        return f"{DIRECTORY}/{last}"
-    return DIRECTORY
 
 
 def _blank(item: Any, word: str) -> Any:
@@ -903,21 +467,6 @@ def _blank(item: Any, word: str) -> Any:
     if isinstance(item, list | tuple):
         return type(item)(_blank(part, word) for part in item)
     return item
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_loopback(name: str) -> bool:
-    name = name.strip("[]")
-    if name in {"localhost", "0.0.0.0", "::", "*", ""}:  # noqa: S104  recognised, not bound
-        return True
-    return _is_address(name) and ipaddress.ip_address(name).is_loopback
 
 
 def _is_argv(items: Sequence[Any]) -> bool:

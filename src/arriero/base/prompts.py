@@ -1,0 +1,159 @@
+"""Where the text of requests and answers stands in logs and bodies, and text without it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from arriero.base.secret import OPENING, SEPARATOR, rewrite, string_end, value_span
+
+PROMPT: Final = "<prompt>"
+
+PROMPT_FLAGS: Final = frozenset(
+    {
+        "-p",
+        "--prompt",
+        "-sys",
+        "--system-prompt",
+        "-r",
+        "--reverse-prompt",
+        "--in-prefix",
+        "--in-suffix",
+        "--mcp-servers-json",
+    }
+)
+PROMPT_NAMES: Final = frozenset(
+    {
+        "prompt",
+        "negative_prompt",
+        "system_prompt",
+        "generation_prompt",
+        "formatted_prompt",
+        "content",
+        "messages",
+        "generated",
+        "choices",
+        "delta",
+        "reasoning_content",
+        "arguments",
+        "stop",
+        "grammar",
+        "json_schema",
+        "input",
+        "inputs",
+        "input_prefix",
+        "input_suffix",
+        "input_extra",
+        "query",
+        "documents",
+        "system",
+        "instruction",
+        "tools",
+        "tokens",
+    }
+)
+
+_JSON_NAME: Final = re.compile(
+    rf"""(?<!\\)(\\*)(["'])(?:{"|".join(sorted(PROMPT_NAMES))})\1\2\s{{0,4}}:\s{{0,4}}"""
+)
+_BRACKETS: Final = re.compile(r"""(?<!\\)(\\*)"|[\[\]{}]""")
+_PROMPT_FLAG: Final = re.compile(
+    r"(?<![\w-])(?:--(?:system-)?prompt|--reverse-prompt|--in-prefix|--in-suffix|-sys"
+    r"|--mcp-servers-json|-[pr](?=\s{1,4}\\*[\"']))(?![\w-])" + SEPARATOR
+)
+# What follows these in a llama-server log is text of a request or of an answer, to the end of the
+# line and over the lines that carry no prefix of their own.
+_SPOKEN: Final = re.compile(
+    r"(?:next token:\s{0,8}\d{1,9}(?= ')"
+    r"|draft candidate [^'\n]{0,60}(?=')"
+    r"|prefill token: -?\d{1,9} ="
+    r"|(?:Parsed message|converted request|http: streamed chunk|Converted grammar|JSON schema"
+    r"|Tool call mismatch|Input prompt|Chat prompt|INPUT|last read|Parsing input[^:\n]{0,60}"
+    r"|Generated text|unparsed [\w-]{1,30} output|Grammar \(\w{1,30}\)|MCP '[^'\n]{0,80}' stderr):"
+    r"|awaiting trigger after token \d{1,9}(?= \()"
+    r"|(?<![\w])(?:old|new): \.\.\."
+    r"|(?<![\w-])(?:request|response|body):(?= {0,2}(?:[\[{\"]|data:))"
+    r"|(?<![\w-])(?:(?:formatted_|system_|user_|generation_)?prompt|generated(?: text)?)"
+    r" ?[:=](?= ?['\"]))"
+    r"(?P<said>[^\n]+)"
+)
+_PREFIXED: Final = re.compile(
+    r"[^\n]{0,120}?\b\d{1,5}\.\d\d\.\d{3}\.\d{3} [IWED] |(?:\[\d{1,5}\] )?"
+    r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve"
+    r"|graph_reserve|decode|init|update|prompt_save|alloc_|set_|request:|response:|prompt:|INFO|WARN"
+    r"|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
+)
+_SPOKEN_LINES: Final = 400
+# A turn of a conversation in the markup of a chat template, unless log lines lie in between.
+_TURN: Final = re.compile(
+    r"(?P<open><\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
+    r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[INST\])"
+    r"(?P<said>(?:(?!<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<\|eot_id\|>|\[/?INST\]"
+    r"|\n[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] )[\s\S]){1,20000}+)"
+    r"(?P<close><\|im_end\|>|<end_of_turn>|<\|eot_id\|>|\[/INST\])"
+)
+
+
+def _json_end(text: str, start: int, depth: int, limit: int) -> int:
+    """End of the array or object at ``start``, or -1. ``depth`` is that of its quotes' escaping."""
+    nested, in_string = 0, False
+    for token in _BRACKETS.finditer(text, start, limit):
+        if token[1] is not None:
+            in_string ^= len(token[1]) % (2 * (depth + 1)) == depth
+        elif not in_string:
+            nested += 1 if token[0] in "[{" else -1
+            if nested <= 0:
+                return token.end()
+    return -1
+
+
+def _prompt_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Values of JSON members that hold a request's or an answer's text. Numbers stay."""
+    at, limit = 0, len(text)
+    while found := _JSON_NAME.search(text, at):
+        start = at = found.end()
+        if text[start : start + 1] in {"[", "{"}:
+            end = _json_end(text, start, len(found[1]), limit)
+            if end < 0:
+                # Unbalanced once is unbalanced for good: look no further than the line from now on.
+                line = text.find("\n", start)
+                end = len(text) if line < 0 else line
+                limit = min(limit, end)
+            quotes = found[1] + found[2]
+            at = end
+            yield start, end, f"{quotes}{PROMPT}{quotes}" + "\n" * text.count("\n", start, end)
+        elif opening := OPENING.match(text, start):
+            at = string_end(text, opening)
+            if at > opening.end():
+                yield opening.end(), at, PROMPT
+
+
+def _flag_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    at = 0
+    while found := _PROMPT_FLAG.search(text, at):
+        start, end = value_span(text, found.end())
+        at = max(end, found.end())
+        if end > start:
+            yield start, end, PROMPT
+
+
+def _spoken_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    at = 0
+    while found := _SPOKEN.search(text, at):
+        start, at = found.span("said")
+        for _ in range(_SPOKEN_LINES):
+            if at >= len(text) or _PREFIXED.match(text, at + 1):
+                break
+            line = text.find("\n", at + 1)
+            at = len(text) if line < 0 else line
+        yield start, at, " " + PROMPT + "\n" * text.count("\n", start, at)
+
+
+def without_prompts(text: str) -> str:
+    """The text without prompts and answers; as many lines as before."""
+    for spans in (_spoken_spans, _prompt_spans, _flag_spans):
+        text = rewrite(text, spans(text))
+    return _TURN.sub(
+        lambda m: m["open"] + " " + PROMPT + "\n" * m["said"].count("\n") + m["close"], text
+    )

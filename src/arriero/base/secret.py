@@ -1,0 +1,217 @@
+"""What a secret looks like, and text without it.
+
+Every pattern either fails within a bounded distance or consumes what it matched, so that the time
+is linear in the text whatever the text is.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
+
+_KEY_FILE_CEILING: Final = 1 << 16
+NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
+_FLAG: Final = (
+    r"(?:-hft|--(?:[a-z0-9]{1,20}-){0,4}"
+    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?))"
+)
+_NAME: Final = (
+    r"api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?|passw(?:or)?d"
+    r"|passphrase|private[_-]?key|credentials?"
+    r"|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token"
+)
+SECRET_FLAG: Final = re.compile(_FLAG + r"\Z")
+SECRET_NAME: Final = re.compile(
+    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat))\Z", re.IGNORECASE
+)
+# A word may also begin right after an ANSI colour or an escaped newline inside a JSON string.
+_START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=[;\[]\d\d\dm)|(?<=\\[nrt]))"
+_PEM: Final = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----))*+"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_TOKEN: Final = re.compile(
+    r"hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
+    r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
+    r"|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
+    r"|hooks\.slack\.com/services/[A-Za-z0-9/]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]*){0,4}"
+    rf"|{_START}sk-[A-Za-z0-9_-]{{16,}}"
+)
+_BEARER: Final = re.compile(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
+# The server prints the last characters of its only key.
+_KEY_TAIL: Final = re.compile(r"(api_keys: )\*+[^\s*]{1,16}")
+_USERINFO: Final = re.compile(r"(:(?:\\?/){2})[^\s/\"'<>?#\\]{1,512}@")
+_QUERY: Final = re.compile(
+    r"([?&;](?:[\w.-]{0,40}(?:token|key|sig|signature|secret|password|passwd|credentials?|auth|"
+    r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
+    re.IGNORECASE,
+)
+SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|(?:\s|\\\r?\n){1,40})(?:-\s{1,4})?"""
+_ASSIGN: Final = r"""(?:\\*["'])?\s{0,4}[=:]\s{0,4}+"""
+_MIXED: Final = (  # twelve or more characters, letters and digits among them
+    r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
+    r"""(?=["'\\]{0,4}[\d_.+/=-]{0,64}[A-Za-z])"""
+)
+_KEYED: Final = re.compile(
+    rf"(?<![\w-]){_FLAG}(?![\w-]){SEPARATOR}"
+    rf"|(?i:{_NAME}){_ASSIGN}(?!\d{{1,4}} keys loaded)"
+    rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
+    rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
+    rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
+    r"|(?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
+)
+_HEADER: Final = re.compile(
+    r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
+)
+_HEADER_VALUE: Final = re.compile(r"""[^"'\\\n\r]*""")
+_BARE: Final = re.compile(r"""(?:\\[^nrtu"'\\\s]|\\ |[^\s"'\\&;|<>])*""")
+OPENING: Final = re.compile(r"""(\\*)(["'`])""")
+_QUOTES: Final = {q: re.compile(rf"(?<!\\)(\\*){q}") for q in "\"'`"}
+
+
+def string_end(text: str, opening: re.Match[str]) -> int:
+    """Where the string that ``opening`` begins ends, at whatever depth of JSON escaping.
+
+    An unclosed string ends with its line.
+    """
+    depth = len(opening[1])
+    line_end = text.find("\n", opening.end())
+    limit = len(text) if line_end < 0 else line_end
+    for run in _QUOTES[opening[2]].finditer(text, opening.end(), limit):
+        if len(run[1]) % (2 * (depth + 1)) == depth:
+            return run.start()
+    return limit
+
+
+def value_span(text: str, start: int, bare: re.Pattern[str] = _BARE) -> tuple[int, int]:
+    """First and last index of the value at ``start``, without its quotes."""
+    if opening := OPENING.match(text, start):
+        return opening.end(), string_end(text, opening)
+    found = bare.match(text, start)
+    return start, found.end() if found else start
+
+
+def rewrite(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """The text with each span replaced; spans rise and do not overlap."""
+    parts: list[str] = []
+    at = 0
+    for start, end, new in spans:
+        parts += (text[at:start], new)
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Values that follow the name of a secret."""
+    at = 0
+    while found := _KEYED.search(text, at):
+        start, end = value_span(text, found.end())
+        if text.startswith("--", start):  # "-hft, --hf-token TOKEN"
+            at = start
+            continue
+        at = max(end, found.end())
+        if text[start:end].strip("[]{},").lower() not in NOT_SECRET:
+            yield start, end, SECRET
+
+
+def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
+    at = 0
+    while found := _HEADER.search(text, at):
+        start, end = value_span(text, found.end(), _HEADER_VALUE)
+        at = max(end, found.end())
+        if end > start:
+            yield start, end, SECRET
+
+
+def _variants(secret: str) -> set[str]:
+    """The ways a literal is written: as it is, in JSON, in a URL, in HTML, in a shell."""
+    escaped = json.dumps(secret)[1:-1]
+    plain = json.dumps(secret, ensure_ascii=False)[1:-1]
+    encoded = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    lower = {re.sub(r"%[0-9A-F]{2}", lambda m: m[0].lower(), text) for text in encoded}
+    return {
+        secret,
+        escaped,
+        plain,
+        json.dumps(escaped)[1:-1],
+        repr(secret)[1:-1],
+        html.escape(secret),
+        secret.replace("'", "'\"'\"'"),
+        secret.replace("'", "'\\''"),
+        *encoded,
+        *lower,
+    }
+
+
+def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
+    """The secrets that one command carries: in its flags, its key file and its environment.
+
+    A list of keys counts as a whole and key by key. A key file that cannot be read gives none.
+    """
+    found: set[str] = set()
+    for flag, value in zip(argv, (*argv[1:], ""), strict=True):
+        name, equals, rest = flag.partition("=")
+        value = rest if equals else value
+        if SECRET_FLAG.match(name) or (equals and SECRET_NAME.search(name)):
+            found |= {value, *value.split(",")}
+        elif name == "--api-key-file":
+            found |= _key_file(value)
+    for name, value in env.items():
+        if name == "LLAMA_ARG_API_KEY_FILE":
+            found |= _key_file(value)
+        elif SECRET_NAME.search(name):
+            found |= {value, *value.split(",")}
+    return frozenset(value for value in found if value.lower() not in NOT_SECRET)
+
+
+def _key_file(path: str) -> set[str]:
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            lines = file.read(_KEY_FILE_CEILING).splitlines()
+    except (OSError, ValueError):
+        return set()
+    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+
+
+def without_secrets(text: str, known: re.Pattern[str] | None = None) -> str:
+    """The text without what looks like a secret and without what ``known`` matches.
+
+    A secret over several lines leaves as many lines, so that line numbers stay true.
+    """
+    text = _PEM.sub(lambda m: SECRET + "\n" * m[0].count("\n"), text)
+    if known:
+        text = known.sub(SECRET, text)
+    text = rewrite(text, _header_spans(text))
+    text = rewrite(text, keyed_spans(text))
+    text = _TOKEN.sub(SECRET, text)
+    text = _BEARER.sub(rf"\1{SECRET}", text)
+    text = _KEY_TAIL.sub(rf"\1{SECRET}", text)
+    text = _USERINFO.sub(rf"\1{SECRET}@", text)
+    return _QUERY.sub(rf"\1{SECRET}", text)
+
+
+def pattern_of(secrets: Collection[str]) -> re.Pattern[str] | None:
+    """What finds these secrets as they may be written; None when none can be looked for.
+
+    One of fewer than four characters would be found everywhere, one of fewer than eight is only
+    found as a whole word.
+    """
+    words = {word for secret in secrets for word in _variants(secret) if len(word) > 3}
+    if not words:
+        return None
+    return re.compile(
+        "|".join(
+            re.escape(word)
+            if len(word) > 7
+            else rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])"
+            for word in sorted(words, key=lambda word: (-len(word), word))
+        )
+    )
