@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from arriero.base.redact import SECRET, Redactor, secrets_of
+from arriero.base.redact import Redactor
+from arriero.base.secret import SECRET, secrets_of
 from arriero.record.documents import Diagnosis, Explanation, Verification
 from tests.examples import example_diagnosis, example_explanation, example_verification
 
@@ -107,6 +108,19 @@ def test_secret_seen_in_one_text_is_taken_out_of_the_next() -> None:
     redactor = Redactor()
     redactor.learn({"argv": ["llama-server", "--api-key", "correct horse"]})
     assert redactor.secrets("the key is correct horse.") == f"the key is {SECRET}."
+
+
+def test_names_are_taken_out_of_what_comes_before_the_place_that_tells_them() -> None:
+    document = {
+        "notes": ["tower9 is slow", "ask bertha", "quarry was lost"],
+        "target": "http://tower9:8080",
+        "log": "\\\\quarry\\share\\m.gguf",
+        "source": "/home/bertha/server.log",
+        "fetched": "https://bertha:pw@127.0.0.1/",
+    }
+    shared = str(Redactor().scrub(document, share=True))
+    assert not [name for name in ("tower9", "bertha", "quarry") if name in shared]
+    assert "host-1 is slow" in shared
 
 
 def test_secrets_of_a_command(tmp_path: Path) -> None:

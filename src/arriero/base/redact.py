@@ -177,7 +177,7 @@ class Redactor:
     # -- learning
 
     def _learn_secret(self, value: str) -> None:
-        if value.strip() and value.lower() not in NOT_SECRET:
+        if value.strip() and value.lower() not in NOT_SECRET and value not in self._secrets:
             self._secrets.add(value)
             self._known = None
 
@@ -185,6 +185,7 @@ class Redactor:
         name = name.strip(" .")
         if (
             len(name) > 1
+            and name not in self._users
             and name.lower() not in FIELD_WORDS
             and not name.isdigit()
             and len(self._users) < _NAMES_CEILING
@@ -203,7 +204,7 @@ class Redactor:
             # The first label alone names a machine, but not in docs.project.org.
             alone = len(label) > 3 and bool(PRIVATE.search(name) or re.search(r"\d", label))
             for word in {name, label} if alone else {name}:
-                if word not in FIELD_WORDS and not word.isdigit():
+                if word not in FIELD_WORDS | self._hosts and not word.isdigit():
                     self._hosts.add(word)
                     self._compiled.pop("hosts", None)
         if worker:
@@ -243,6 +244,7 @@ class Redactor:
                 self._learn_host(found[1])
         for found in HOSTNAME.finditer(text):
             self._learn_host(found[1] or found[2] or found[3])
+        self._without_places(text)  # the hosts in addresses and shares
 
     # -- one text
 
@@ -344,6 +346,7 @@ class Redactor:
         login, at, place = authority.rpartition("@")
         bracketed = re.match(r"\[([^\]]*)\](.*)", place)
         host, port = bracketed.groups() if bracketed else re.match(r"([^:]*)(.*)", place).groups()  # type: ignore[union-attr]  # it always matches
+        self._learn_user(login.partition(":")[0].strip("*"))
         if scheme.lower() == "hf" or PUBLIC.match(host):
             return url
         if not is_loopback(host):
@@ -360,11 +363,11 @@ class Redactor:
 
     def _login(self, found: re.Match[str]) -> str:
         user, host = found.groups()
-        if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host) or FIELD_WORDS.issuperset({user}):
+        if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host):
             return found[0]
         if re.search(r"\.[A-Za-z]{2,}\Z", host):
             return "<email>"
-        return f"{USER}@{self._alias(host)}"
+        return f"{user if user in FIELD_WORDS else USER}@{self._alias(host)}"
 
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
@@ -397,7 +400,7 @@ class Redactor:
 
     def _scrub(self, value: Any, share: bool, depth: int) -> Any:
         if depth > _DEPTH_CEILING:
-            return None
+            return None  # rather lost than told
         if isinstance(value, Enum):
             return value
         if isinstance(value, str):
