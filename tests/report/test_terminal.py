@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.base.words import Evidence, Method
+from arriero.base.words import Cost, Evidence, Method
 from arriero.record.documents import Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, quote, wrap
@@ -313,3 +313,26 @@ def test_options_of_a_pipe_are_plain() -> None:
     read, write = os.pipe()
     with os.fdopen(read), os.fdopen(write, "w", encoding="utf-8") as stream:
         assert terminal.options(stream) == {"width": 80, "colour": False, "encoding": "utf-8"}
+
+
+def test_long_names_of_flags_are_known() -> None:
+    """A record keeps the values in force under their long names."""
+    doc = example_diagnosis()
+    base = with_(doc.baseline, effective={"--ctx-size": "4096", "--parallel": "64"})
+    text = terminal.diagnosis(with_(doc, baseline=base))
+    assert "with -cram 0 -ctxcp 0 MALLOC_ARENA_MAX=1" in text
+
+
+def test_a_failure_of_one_variable_is_not_told_of_another() -> None:
+    doc = example_diagnosis()
+    moved = with_(doc.trials[0], change={"-np": (64, 1), "-c": (4096, 2048)})
+    text = terminal.diagnosis(with_(doc, trials=(moved, *doc.trials[1:])))
+    assert "-c   ready and served up to 4096 · no failure seen\n" in text
+
+
+def test_free_is_not_a_cost() -> None:
+    doc = example_diagnosis()
+    free = with_(doc.recommendation, costs=(Cost.FREE,))
+    assert "costs nothing" in terminal.diagnosis(with_(doc, recommendation=free))
+    both = with_(doc.recommendation, costs=(Cost.FREE, Cost.SPEED))
+    assert "costs speed ·" in terminal.diagnosis(with_(doc, recommendation=both))

@@ -18,7 +18,7 @@ from arriero.record.documents import Diagnosis, Sample, Trial
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join
 from arriero.report._text import printable
-from arriero.report._trials import Row, refused_bytes, started
+from arriero.report._trials import Row, given_value, pool, refused_bytes, started
 from arriero.report.view import DiagnosisView, Edge
 
 SHOWN: Final = 24
@@ -148,17 +148,10 @@ def stacks(facts: DiagnosisView) -> list[Markup]:
     doc = facts.doc
     telling = sorted(facts.table.rows, key=lambda row: (row.weight, row.n))[:SHOWN]
     rows = [row for row in facts.table.rows if row in telling]
-    devices = dict.fromkeys(
-        _pool(buffer.device) for trial in doc.trials for buffer in trial.buffers
-    )
-    refusers = {_pool(trial.failure.device) for trial in doc.trials if trial.failure}
+    devices = dict.fromkeys(pool(buffer.device) for trial in doc.trials for buffer in trial.buffers)
+    refusers = {pool(trial.failure.device) for trial in doc.trials if trial.failure}
     ordered = sorted(devices, key=lambda name: (name not in refusers, name))
     return [_stack(doc, rows, device, len(facts.table.rows) - len(rows)) for device in ordered]
-
-
-def _pool(device: str | None) -> str:
-    """All of the CPU's buffer types are one pool, the host's."""
-    return "host" if device is None or device.startswith("CPU") else device
 
 
 def _bound(doc: Diagnosis, device: str) -> tuple[int, str] | None:
@@ -189,7 +182,7 @@ def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool
     """Name, component, bytes and whether it was refused, in the engine's order."""
     sizes: dict[tuple[Component, Role], int] = {}
     for buffer in trial.buffers:
-        if _pool(buffer.device) == device:
+        if pool(buffer.device) == device:
             key = (buffer.component, buffer.role)
             sizes[key] = sizes.get(key, 0) + buffer.bytes
     segments = [
@@ -203,7 +196,7 @@ def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool
     ]
     refused = refused_bytes(trial)
     failure = trial.failure
-    if refused is not None and failure and failure.component and _pool(failure.device) == device:
+    if refused is not None and failure and failure.component and pool(failure.device) == device:
         segments = [segment for segment in segments if segment[1] is not failure.component]
         segments.append((say.SHORT[failure.component], failure.component, refused, True))
     return segments
@@ -386,10 +379,7 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
 
 
 def _number(doc: Diagnosis, trial: Trial, flag: str) -> int | None:
-    given = next((t.change[flag][0] for t in doc.trials if flag in t.change), None)
-    value = trial.change[flag][1] if flag in trial.change else given
-    if value is None:
-        value = doc.baseline.effective.get(flag)
+    value = trial.change[flag][1] if flag in trial.change else given_value(flag, doc)
     try:
         return int(str(value))
     except ValueError:

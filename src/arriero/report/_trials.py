@@ -12,6 +12,18 @@ from arriero.report._text import printable
 from arriero.report._words import flag_value, remark
 
 _AXES: Final = ("-np", "-c", "-ub", "-b", "-ngl", "-ncmoe")
+_NAMES: Final = {
+    "-np": ("--parallel",),
+    "-c": ("--ctx-size",),
+    "-ub": ("--ubatch-size",),
+    "-b": ("--batch-size",),
+    "-ngl": ("--gpu-layers", "--n-gpu-layers"),
+    "-ncmoe": ("--n-cpu-moe",),
+    "-cram": ("--cache-ram",),
+    "-ctxcp": ("--ctx-checkpoints",),
+    "-kvu": ("--kv-unified",),
+}
+"""The long names under which a record keeps the values in force."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +112,25 @@ def by_number(doc: Diagnosis, n: int | None) -> Trial | None:
 
 def axis_value(flag: str, trial: Trial, doc: Diagnosis) -> str:
     """The value of a flag in a trial: as changed, else as given."""
-    if flag in trial.change:
-        value = trial.change[flag][1]
-    else:
-        given = (other.change[flag][0] for other in doc.trials if flag in other.change)
-        value = next(given, doc.baseline.effective.get(flag))
+    value = trial.change[flag][1] if flag in trial.change else given_value(flag, doc)
     return "auto" if value is None else printable(str(value))
+
+
+def given_value(flag: str, doc: Diagnosis) -> object:
+    """The value of a flag in the command as given; None where nothing set it."""
+    for trial in doc.trials:
+        if flag in trial.change:
+            return trial.change[flag][0]
+    effective = doc.baseline.effective
+    return next(
+        (effective[name] for name in (flag, *_NAMES.get(flag, ())) if name in effective), None
+    )
+
+
+def pool(device: str | None) -> str:
+    """The device whose memory a buffer takes: all host buffer types are the host's."""
+    host = device is None or device.startswith(("CPU", "AMX", "BLAS")) or device.endswith("_Host")
+    return "host" if host or device is None else device
 
 
 def common_env(doc: Diagnosis) -> dict[str, str]:
@@ -120,7 +145,11 @@ def common_env(doc: Diagnosis) -> dict[str, str]:
 
 def component_bytes(trial: Trial, part: Component, device: str | None) -> int | None:
     """Bytes of the buffers of one component; null where none was printed."""
-    sizes = [b.bytes for b in trial.buffers if b.component is part and device in (None, b.device)]
+    sizes = [
+        buffer.bytes
+        for buffer in trial.buffers
+        if buffer.component is part and device in (None, pool(buffer.device))
+    ]
     return sum(sizes) if sizes else None
 
 
@@ -134,7 +163,7 @@ def refused_bytes(trial: Trial) -> int | None:
 
 def trial_size(trial: Trial, part: Component, device: str | None) -> Size:
     failure = trial.failure
-    if failure and failure.component is part and device in (None, failure.device):
+    if failure and failure.component is part and device in (None, pool(failure.device)):
         refused = refused_bytes(trial)
         if refused is not None:
             return Size(bytes=refused, refused=True)
@@ -162,17 +191,14 @@ def _columns(doc: Diagnosis) -> tuple[tuple[Component, ...], str | None]:
     """Components that get a column, most telling first, and the device they are shown for.
 
     With several devices in play their sizes must not be added up: the device of the verdict is
-    shown alone. All host buffer types together are one device.
+    shown alone.
     """
     buffers = [buffer for trial in doc.trials for buffer in trial.buffers]
-    devices = {buffer.device for buffer in buffers}
-    several = any(not name.startswith("CPU") for name in devices)
-    device = doc.verdict.device if doc.verdict and several else None
-    if device not in devices:
-        device = None
+    devices = {pool(buffer.device) for buffer in buffers}
+    device = pool(doc.verdict.device) if doc.verdict and len(devices) > 1 else None
     suspect = doc.verdict.component if doc.verdict else None
     sloped = {slope.component for slope in doc.slopes}
-    present = {b.component for b in buffers if device in (None, b.device)}
+    present = {b.component for b in buffers if device in (None, pool(b.device))}
     if suspect and any(refused_bytes(trial) is not None for trial in doc.trials):
         present.add(suspect)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from arriero.base.sizes import KIB, human
 from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
+from arriero.logs.grammar import NOTICES
 from arriero.logs.model import EngineTag, Failure, Notice
 from arriero.record.documents import Baseline, EngineRecord, LimitRecord, Trial
 from arriero.report._text import printable
@@ -234,8 +235,9 @@ def remark(trial: Trial) -> str:
 
 
 def notice(item: Notice) -> str:
-    text = capital(printable(item.text).strip().rstrip("."))
-    return f"{text} (line {item.line})." if item.line else f"{text}."
+    """What a notice means; the log's own text where the id is not known."""
+    text = NOTICES.get(item.id) or printable(item.text).strip()
+    return f"{text.rstrip('.')} (line {item.line})." if item.line else f"{text.rstrip('.')}."
 
 
 def flag_value(flag: str, value: object) -> str:

@@ -170,7 +170,7 @@ def _boundaries(facts: view.DiagnosisView) -> list[Markup]:
             "li",
             el("code", edge.flag),
             f" {edge.sentence}",
-            *_list((*edge.doubts, *edge.conditions)),
+            *_list([text for text in (edge.held, *edge.doubts, *edge.conditions) if text]),
         )
         for edge in facts.edges
     ]

@@ -73,6 +73,7 @@ def _log(facts: view.ExplanationView, level: str) -> Iterable[str]:
             for buffer in facts.buffers
         ]
         yield grid(("allocated", "MiB", "on", "of", "log line"), rows, right={1, 4})
+    yield from bullets("", facts.notices)
     for child in facts.children:
         yield from _log(child, level + "#")
 
@@ -142,7 +143,10 @@ def boundaries(facts: view.DiagnosisView) -> list[str]:
     lines = []
     for edge in facts.edges:
         lines.append(f"- {code(edge.flag)}: {prose(edge.sentence)}")
-        lines += [f"  - {prose(text)}" for text in (*edge.doubts, *edge.conditions)]
+        lines += [
+            f"  - {prose(text)}"
+            for text in filter(None, (edge.held, *edge.doubts, *edge.conditions))
+        ]
     lines += [f"- {prose(slope)}" for slope in facts.slopes]
     return ["### Boundaries" if facts.edges else "### Slopes", "\n".join(lines)] if lines else []
 

@@ -160,6 +160,9 @@ def _log(facts: view.ExplanationView, width: int) -> list[Line]:
         ]
         heads = ("allocated", "MiB", "line", "on")
         lines += [Line(""), *_grid(heads, rows, width, right={1, 2})]
+    if facts.notices:
+        lines += [Line(""), Line("NOTICED", "head")]
+        lines += [line for text in facts.notices for line in _bullet(text, width)]
     for child in facts.children:
         lines += [Line(""), *_log(child, width)]
     return lines

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from arriero.base.sizes import MIB, mib
-from arriero.base.words import Evidence, Kind, LimitKind, LogOutcome, Method, TrialOutcome
+from arriero.base.words import Cost, Evidence, Kind, LimitKind, LogOutcome, Method, TrialOutcome
 from arriero.logs.model import Buffer, Failure, Notice
 from arriero.record.documents import (
     Boundary,
@@ -25,7 +25,15 @@ from arriero.record.documents import (
 )
 from arriero.report import _words as say
 from arriero.report._text import printable, words
-from arriero.report._trials import Table, as_given, axis_value, by_number, common_env, table
+from arriero.report._trials import (
+    Table,
+    as_given,
+    axis_value,
+    by_number,
+    common_env,
+    given_value,
+    table,
+)
 
 
 class Tone(Enum):
@@ -69,7 +77,8 @@ class Edge:
     sentence: str
     given_that: str
     """What was held at another value than as given: the least that must stand by the sentence,
-    for outputs without room for all ``conditions``."""
+    for outputs without room for all of ``held``."""
+    held: str
     doubts: tuple[str, ...]
     conditions: tuple[str, ...]
     boundary: Boundary = field(repr=False)
@@ -94,6 +103,7 @@ class DiagnosisView:
 class ExplanationView:
     setting: tuple[str, ...]
     finding: Finding
+    notices: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     children: tuple[ExplanationView, ...]
     doc: Explanation = field(repr=False)
@@ -138,6 +148,7 @@ def explanation(doc: Explanation) -> ExplanationView:
     return ExplanationView(
         setting=(where, say.engine(doc.engine), *style),
         finding=_log_finding(doc),
+        notices=tuple(map(say.notice, doc.notices)),
         buffers=doc.buffers,
         children=tuple(map(explanation, doc.children)),
         doc=doc,
@@ -166,13 +177,11 @@ def _finding(doc: Diagnosis) -> Finding:
         return _nothing_failed(doc)
     failure = doc.verdict.failure
     trial = by_number(doc, doc.verdict.trial)
-    slots = trial.effective.n_seq_max if trial else _integer(doc.baseline.effective.get("-np"))
+    slots = trial.effective.n_seq_max if trial else _integer(given_value("-np", doc))
     tokens = trial.effective.n_ctx if trial else None
     ended = say.signal_name(trial.exit_status) if trial else ""
     details = list(
-        _details(
-            failure, trial.secondary if trial else (), trial.notices if trial else (), log=False
-        )
+        _details(failure, trial.secondary if trial else (), trial.notices if trial else ())
     )
     if trial is None:
         details.append("Read from a log: the command as given was not run.")
@@ -235,11 +244,10 @@ def _log_finding(doc: Explanation) -> Finding:
             tone=Tone.BAD,
             sentence=_sentence(doc.failure),
             sizes=_sizes(doc.failure),
-            details=_details(doc.failure, doc.secondary, doc.notices, log=True),
+            details=_details(doc.failure, doc.secondary),
             # A log is all there is here, so its own line is always shown.
             quote=printable(doc.failure.text).strip(),
         )
-    notices = tuple(map(say.notice, doc.notices))
     if doc.children:
         failed = sum(child.failure is not None for child in doc.children)
         return Finding(
@@ -247,7 +255,6 @@ def _log_finding(doc: Explanation) -> Finding:
             tone=Tone.BAD if failed else Tone.GOOD,
             sentence=f"{say.count(len(doc.children), 'child', 'children')}, {failed} of them with "
             "a failure",
-            details=notices,
         )
     word, tone, sentence = {
         LogOutcome.STARTED: ("STARTED", Tone.GOOD, "the server started; this log has no failure"),
@@ -259,7 +266,7 @@ def _log_finding(doc: Explanation) -> Finding:
             "this log has no failure and does not show whether the server started",
         ),
     }[doc.outcome]
-    return Finding(word=word, tone=tone, sentence=sentence, details=notices)
+    return Finding(word=word, tone=tone, sentence=sentence)
 
 
 def _load_finding(doc: Verification) -> Finding:
@@ -272,7 +279,7 @@ def _load_finding(doc: Verification) -> Finding:
             sentence=f"{_sentence(failure)}; {load}",
             sizes=_sizes(failure, ended=say.signal_name(trial.exit_status) if trial else ""),
             details=_details(
-                failure, trial.secondary if trial else (), trial.notices if trial else (), log=False
+                failure, trial.secondary if trial else (), trial.notices if trial else ()
             ),
             quote=_quote(failure),
         )
@@ -301,7 +308,7 @@ def _sentence(failure: Failure) -> str:
 
 
 def _details(
-    failure: Failure, secondary: Iterable[Failure], notices: Iterable[Notice], *, log: bool
+    failure: Failure, secondary: Iterable[Failure], notices: Iterable[Notice] = ()
 ) -> tuple[str, ...]:
     """What the failure is not, what to ignore, what is missing."""
     details = []
@@ -317,9 +324,9 @@ def _details(
     ]
     if same:
         details.append(f"Same cause, ignore: {say.listed(same)}.")
-    # In a diagnosis only what bears on the failure; a log's reader sees all of its notices.
-    bearing = {"sizes_hidden", "size_line_absent", "option_dropped", "fit_refused"}
-    details += [say.notice(item) for item in notices if log or item.id in bearing]
+    # Of a trial's notices only those that bear on its failure; a log's reader sees all of them.
+    bearing = {"sizes_hidden", "size_line_absent", "fit_refused"}
+    details += [say.notice(item) for item in notices if item.id in bearing]
     return tuple(details)
 
 
@@ -382,7 +389,8 @@ def _run(doc: Diagnosis) -> Run | None:
     advice = doc.recommendation
     if advice is None:
         return None
-    costs = "costs " + ", ".join(advice.costs) if advice.costs else ""
+    paid = [cost.value for cost in advice.costs if cost is not Cost.FREE]
+    costs = f"costs {', '.join(paid)}" if paid else "costs nothing" if advice.costs else ""
     changes = ", ".join(map(printable, advice.changes)) or "no change"
     return Run(
         title="RUN THIS" if advice.verified else "TRY THIS (not verified)",
@@ -446,10 +454,11 @@ def _edge(flag: str, edge: Boundary, doc: Diagnosis) -> Edge:
     if edge.note:
         doubts.append(printable(edge.note))
     conditions = [f"in steps of {edge.step}"] if edge.step > 1 else []
-    given = doc.baseline.effective
-    other = {name: value for name, value in edge.held.items() if given.get(name) != str(value)}
-    if edge.held:
-        conditions.append(f"held: {_held(edge.held)}")
+    other = {
+        name: value
+        for name, value in edge.held.items()
+        if str(given_value(name, doc)) != str(value)
+    }
     if edge.trials:
         numbers = [str(n) for n in edge.trials]
         conditions.append(f"trial{'s' * (len(numbers) > 1)} {', '.join(numbers)}")
@@ -457,6 +466,7 @@ def _edge(flag: str, edge: Boundary, doc: Diagnosis) -> Edge:
         flag=printable(flag),
         sentence=" · ".join([*works, fails]),
         given_that=f"with {_held(other)}" if other else "",
+        held=f"held: {_held(edge.held)}" if edge.held else "",
         doubts=tuple(doubts),
         conditions=tuple(conditions),
         boundary=edge,
@@ -475,7 +485,12 @@ def _other_failures(flag: str, edge: Boundary, doc: Diagnosis) -> list[str]:
     smallest: dict[str, int] = {}
     for trial in doc.trials:
         value = _integer(axis_value(flag, trial, doc))
-        alone = set(trial.change) <= {flag, *edge.held}
+        # The other variables must stand where they were held; caches and the like may differ.
+        alone = set(trial.change) <= {flag, *edge.held} and all(
+            axis_value(name, trial, doc) == str(edge.held[name])
+            for name in doc.boundary
+            if name != flag and name in edge.held
+        )
         if value is None or not alone or not trial.valid or trial.failure is None:
             continue
         failure = trial.failure
