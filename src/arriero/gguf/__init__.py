@@ -1,1 +1,13 @@
 """GGUF files: read a header without loading it, and write small or weightless models."""
+
+from arriero.gguf.model import MemoryClass as MemoryClass
+from arriero.gguf.model import Model as Model
+from arriero.gguf.model import describe as describe
+from arriero.gguf.reader import Header as Header
+from arriero.gguf.reader import LazyArray as LazyArray
+from arriero.gguf.reader import TensorInfo as TensorInfo
+from arriero.gguf.reader import read_header as read_header
+from arriero.gguf.reader import read_source as read_source
+from arriero.gguf.shape import Shape as Shape
+from arriero.gguf.writer import write_model as write_model
+from arriero.gguf.writer import write_skeleton as write_skeleton
