@@ -491,7 +491,6 @@ class Diagnoser:
                 command,
                 env,
                 plan=LoadPlan(
-                    rounds=2,
                     min_requests=self.case.verify_requests,
                     timeout_s=self.case.bench.patience.request_s,
                 ),

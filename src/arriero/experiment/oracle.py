@@ -57,12 +57,16 @@ class OracleSizes:
             except ValueError:
                 return default
 
+        n_ubatch = point.n_ubatch or number("-ub", 512)
+        embedding = command.switch("--embedding") is True
+        # An embedding server reads a prompt in one piece: its batch is its micro-batch.
+        n_batch = n_ubatch if embedding else number("-b", 2048)
         flash = {"1": "on", "0": "off"}.get(command.value("-fa") or "", command.value("-fa"))
         return DryRunRequest(
             model=self._model,
             n_ctx=point.tokens,
-            n_batch=number("-b", 2048),
-            n_ubatch=point.n_ubatch or number("-ub", 512),
+            n_batch=n_batch,
+            n_ubatch=n_ubatch,
             n_seq_max=point.slots,
             kv_unified=point.unified,
             type_k=command.value("-ctk") or "f16",
@@ -72,7 +76,7 @@ class OracleSizes:
             ),
             swa_full=command.switch("--swa-full") is True,
             offload_kqv=command.switch("--kv-offload") is not False,
-            embeddings=command.switch("--embedding") is True,
+            embeddings=embedding,
             n_gpu_layers=number("-ngl", -1),
             use_extra_bufts=command.switch("--repack") is not False,
         )

@@ -109,7 +109,9 @@ def survey(
         baseline=baseline,
         model_path=model_path,
         pools=listed_pools,
-        redactor=Redactor(secrets={*command.secrets(), *serving(command, cwd).api_keys}),
+        redactor=Redactor.for_this_machine(
+            secrets={*command.secrets(), *serving(command, cwd).api_keys}
+        ),
     )
 
 

@@ -38,7 +38,6 @@ class Options:
     @property
     def plan(self) -> LoadPlan:
         return LoadPlan(
-            rounds=2,
             min_requests=self.requests,
             long_prompt_s=30.0,
             timeout_s=self.patience.request_s,

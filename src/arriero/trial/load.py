@@ -30,10 +30,10 @@ from arriero.record import Requests, Speed, Step
 
 MAX_BODY: Final = 4 << 20
 """Bytes of a reply that are read; the longest that a server sends here is a few KiB."""
-PREDICT: Final = 4
+PREDICT: Final = 2
 """Tokens generated per request: enough for decode to run, few enough to be quick."""
-SHORT: Final = 24
-SAVED: Final = 96
+SHORT: Final = 16
+SAVED: Final = 64
 """Tokens of the prompts in step 2. The server saves what it replaces, whatever its length."""
 
 _TEXT: Final = (
@@ -46,12 +46,11 @@ _TEXT: Final = (
 class LoadPlan:
     """How much is asked of the server.
 
-    ``rounds`` repeats steps 1 to 3; ``long_prompt_s`` is the time that one long prompt may take at
+    ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time that one long prompt may take at
     the speed seen so far; ``timeout_s`` is how long one request may go without an answer.
     """
 
     prompts: int = 4
-    rounds: int = 1
     min_requests: int = 0
     long_prompt_s: float = 4.0
     timeout_s: float = 120.0
@@ -211,11 +210,10 @@ class _Load:
             self._saving,
             self._all_slots,
         )
-        for _ in range(self.plan.rounds):
-            for step in steps:
-                if self._over():
-                    return self.result
-                await step()
+        for step in steps:
+            if self._over():
+                return self.result
+            await step()
         while len(self.result.replies) < self.plan.min_requests and not self._over():
             await self._all_slots()
         if not self._over():
