@@ -18,12 +18,13 @@ from arriero.record.documents import Diagnosis, Sample, Trial
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join
 from arriero.report._text import printable
-from arriero.report._trials import Row, given_value, pool, refused_bytes, started
+from arriero.report._trials import Row, along, pool, refused_bytes, started
 from arriero.report.view import DiagnosisView, Edge
 
 SHOWN: Final = 24
 """Trials in the first picture; the table below it has all of them."""
 PANELS: Final = 4
+LANES: Final = 4
 POINTS: Final = 400
 _LEFT, _RIGHT = 0.0, 99.0
 
@@ -336,12 +337,12 @@ def edges(facts: DiagnosisView) -> list[Markup]:
 def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
     boundary = edge.boundary
     lanes: dict[str, list[tuple[int, Trial]]] = {}
-    for trial in doc.trials:
-        value = _number(doc, trial, flag)
-        if value is None or value <= 0 or not trial.valid:
-            continue
-        others = [say.flag_value(f, new) for f, (_, new) in trial.change.items() if f != flag]
-        lanes.setdefault(" ".join(others) or "otherwise as given", []).append((value, trial))
+    for value, trial in along(flag, boundary, doc):
+        if value > 0:
+            others = [say.flag_value(f, new) for f, (_, new) in trial.change.items() if f != flag]
+            lanes.setdefault(" ".join(others) or "otherwise as given", []).append((value, trial))
+    kept = sorted(lanes, key=lambda text: -len(lanes[text]))[:LANES]
+    lanes = {text: lane for text, lane in lanes.items() if text in kept}
     values = [value for lane in lanes.values() for value, _ in lane]
     values += [v for v in (boundary.served, boundary.ready, boundary.fails) if v and v > 0]
     if len(set(values)) < 2:
@@ -356,13 +357,24 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
         el("li", el("p", text, class_="label"), _lane(flag, lane, scale))
         for text, lane in lanes.items()
     ]
+    outcomes = {_outcome(trial) for lane in lanes.values() for _, trial in lane}
     key = [
-        _swatch("served-zone", "served"),
-        _swatch("swatch-maybe", "ready, not shown to serve"),
-        _swatch("swatch-refused", "fails"),
-        _key_mark("served", "trial that served"),
-        _key_mark("ready", "trial that got ready"),
-        _key_mark("failed", "trial that failed"),
+        *([_swatch("served-zone", "served")] if boundary.served else []),
+        *(
+            [_swatch("swatch-maybe", "ready, not shown to serve")]
+            if (boundary.ready or 0) > (boundary.served or 0)
+            else []
+        ),
+        *([_swatch("swatch-refused", "fails")] if boundary.fails else []),
+        *(
+            _key_mark(outcome, text)
+            for outcome, text in (
+                ("served", "trial that served"),
+                ("ready", "trial that got ready"),
+                ("failed", "trial that failed"),
+            )
+            if outcome in outcomes
+        ),
     ]
     ticks = _doublings(low, high) if doubling else [low, float(max(values))]
     return el(
@@ -378,12 +390,8 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
     )
 
 
-def _number(doc: Diagnosis, trial: Trial, flag: str) -> int | None:
-    value = trial.change[flag][1] if flag in trial.change else given_value(flag, doc)
-    try:
-        return int(str(value))
-    except ValueError:
-        return None
+def _outcome(trial: Trial) -> str:
+    return trial.outcome.value if started(trial) else TrialOutcome.FAILED.value
 
 
 def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
@@ -412,17 +420,18 @@ def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
 def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: Scale) -> Markup:
     shapes, told = [], []
     last, low = -100.0, False
-    for value, trial in sorted(lane, key=lambda item: (item[0], item[1].n)):
+    for value, group in _grouped(lane):
         x = scale(value)
         low = not low if x - last < 7 else False
         last = x
-        outcome = "failed" if not started(trial) else trial.outcome.value
-        told.append(f"{flag} {value} {outcome} (trial {trial.n})")
-        shapes.append(_mark(x, 26, outcome, told[-1]))
+        times = f" ×{len(group)}" if len(group) > 1 else ""
+        for trial in group:
+            told.append(f"{flag} {value} {_outcome(trial)} (trial {trial.n})")
+            shapes.append(_mark(x, 26, _outcome(trial), told[-1]))
         shapes.append(
             el(
                 "text",
-                str(value),
+                f"{value}{times}",
                 x=percent(x),
                 y=47 if low else 13,
                 text_anchor=_anchor(x),
@@ -431,6 +440,13 @@ def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: Scale) -> Markup:
         )
     line = el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=26, y2=26, class_="lane")
     return picture(f"Trials along {flag}", "; ".join(told), 52, line, *shapes)
+
+
+def _grouped(lane: Sequence[tuple[int, Trial]]) -> list[tuple[int, list[Trial]]]:
+    groups: dict[int, list[Trial]] = {}
+    for value, trial in lane:
+        groups.setdefault(value, []).append(trial)
+    return sorted(groups.items())
 
 
 def _doublings(low: float, high: float) -> list[float]:

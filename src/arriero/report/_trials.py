@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from arriero.base.words import Component, Kind, TrialOutcome
-from arriero.record.documents import Diagnosis, Trial
+from arriero.record.documents import Boundary, Diagnosis, Trial
 from arriero.report._text import printable
 from arriero.report._words import flag_value, remark
 
@@ -112,7 +112,7 @@ def by_number(doc: Diagnosis, n: int | None) -> Trial | None:
 
 def axis_value(flag: str, trial: Trial, doc: Diagnosis) -> str:
     """The value of a flag in a trial: as changed, else as given."""
-    value = trial.change[flag][1] if flag in trial.change else given_value(flag, doc)
+    value = _value(flag, trial, doc)
     return "auto" if value is None else printable(str(value))
 
 
@@ -121,10 +121,37 @@ def given_value(flag: str, doc: Diagnosis) -> object:
     for trial in doc.trials:
         if flag in trial.change:
             return trial.change[flag][0]
-    effective = doc.baseline.effective
-    return next(
-        (effective[name] for name in (flag, *_NAMES.get(flag, ())) if name in effective), None
-    )
+    values = map(doc.baseline.effective.get, (flag, *_NAMES.get(flag, ())))
+    return next((value for value in values if value is not None), None)
+
+
+def along(flag: str, edge: Boundary, doc: Diagnosis) -> list[tuple[int, Trial]]:
+    """Valid trials along one variable, with its value in each.
+
+    The other variables that have a boundary must stand where this boundary held them; what else
+    was changed may differ.
+    """
+    held = {name: edge.held[name] for name in doc.boundary if name != flag and name in edge.held}
+    found = []
+    for trial in doc.trials:
+        value = integer(_value(flag, trial, doc))
+        seen = {name: _value(name, trial, doc) for name in held}
+        stands = all(seen[name] is None or str(seen[name]) == str(held[name]) for name in held)
+        if trial.valid and stands and value is not None:
+            found.append((value, trial))
+    return found
+
+
+def _value(flag: str, trial: Trial, doc: Diagnosis) -> object:
+    return trial.change[flag][1] if flag in trial.change else given_value(flag, doc)
+
+
+def integer(value: object) -> int | None:
+    """A flag's value as a whole number; None where it is none."""
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
 
 
 def pool(device: str | None) -> str:

@@ -143,10 +143,8 @@ def boundaries(facts: view.DiagnosisView) -> list[str]:
     lines = []
     for edge in facts.edges:
         lines.append(f"- {code(edge.flag)}: {prose(edge.sentence)}")
-        lines += [
-            f"  - {prose(text)}"
-            for text in filter(None, (edge.held, *edge.doubts, *edge.conditions))
-        ]
+        about = (edge.held, *edge.doubts, *edge.conditions)
+        lines += [f"  - {prose(text)}" for text in about if text]
     lines += [f"- {prose(slope)}" for slope in facts.slopes]
     return ["### Boundaries" if facts.edges else "### Slopes", "\n".join(lines)] if lines else []
 

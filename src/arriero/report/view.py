@@ -27,11 +27,12 @@ from arriero.report import _words as say
 from arriero.report._text import printable, words
 from arriero.report._trials import (
     Table,
+    along,
     as_given,
-    axis_value,
     by_number,
     common_env,
     given_value,
+    integer,
     table,
 )
 
@@ -177,7 +178,7 @@ def _finding(doc: Diagnosis) -> Finding:
         return _nothing_failed(doc)
     failure = doc.verdict.failure
     trial = by_number(doc, doc.verdict.trial)
-    slots = trial.effective.n_seq_max if trial else _integer(given_value("-np", doc))
+    slots = trial.effective.n_seq_max if trial else integer(given_value("-np", doc))
     tokens = trial.effective.n_ctx if trial else None
     ended = say.signal_name(trial.exit_status) if trial else ""
     details = list(
@@ -375,13 +376,6 @@ def _quote(failure: Failure) -> str:
     return "" if told else printable(failure.text).strip()
 
 
-def _integer(value: object) -> int | None:
-    try:
-        return int(str(value))
-    except ValueError:
-        return None
-
-
 # --- what to run -------------------------------------------------------------------------------
 
 
@@ -483,15 +477,8 @@ def _other_failures(flag: str, edge: Boundary, doc: Diagnosis) -> list[str]:
         return []
     named = edge.fails_with and (edge.fails_with.kind, edge.fails_with.component)
     smallest: dict[str, int] = {}
-    for trial in doc.trials:
-        value = _integer(axis_value(flag, trial, doc))
-        # The other variables must stand where they were held; caches and the like may differ.
-        alone = set(trial.change) <= {flag, *edge.held} and all(
-            axis_value(name, trial, doc) == str(edge.held[name])
-            for name in doc.boundary
-            if name != flag and name in edge.held
-        )
-        if value is None or not alone or not trial.valid or trial.failure is None:
+    for value, trial in along(flag, edge, doc):
+        if trial.failure is None or not set(trial.change) <= {flag, *edge.held}:
             continue
         failure = trial.failure
         if trial.outcome is TrialOutcome.FAILED and (failure.kind, failure.component) != named:
@@ -518,9 +505,7 @@ def _caveats(doc: Diagnosis) -> tuple[str, ...]:
     bound = doc.baseline.limit
     counts_space = bound is not None and bound.kind is LimitKind.ADDRESS_SPACE
     if counts_space and not any("address space" in note for note in notes):
-        caveats.append(
-            "The limit counts address space, thread arenas and mapped files included: not RAM."
-        )
+        caveats.append("The limit is on address space (thread arenas, mapped files), not RAM.")
     common = common_env(doc)
     if common:
         lacking = doc.recommendation and not common.items() <= doc.recommendation.env.items()
