@@ -142,7 +142,7 @@ def is_reversed(raws: Sequence[str]) -> bool:
     """
     for trend in (_stamp_trend, _outer_trend, _milestone_trend):
         up, down = trend(raws)
-        if up + down >= 1 and up != down:
+        if max(up, down) >= 2:
             return down > up
     return False
 

@@ -110,6 +110,8 @@ class Start:
     seen: set[Component] = field(default_factory=set)
     """Components of which a size line was printed."""
     begun: set[str] = field(default_factory=set)
+    frames: dict[str, int] = field(default_factory=dict)
+    """Telling lines of backtraces, and where they were last."""
     phase: Phase | None = None
     role: Role = Role.MAIN
     fit: str | None = None
@@ -244,6 +246,7 @@ class Story:
             start.capped = True
             start.causes.pop()
         start.causes.append(cause)
+        self._place_by_frames(cause)
         return cause
 
     def _request(self, event: Event, line: Line) -> None:
@@ -293,6 +296,7 @@ class Story:
         if event.rule.component is not None:
             cause.component = event.rule.component
             cause.whole = size
+            cause.name(line)
         if chunk and not cause.about(size):
             cause.whole = size
         else:
@@ -403,17 +407,17 @@ class Story:
 
     def _frame(self, rule: str, line: Line) -> None:
         """A line of a backtrace: where the process was when it died."""
+        self.start.frames[rule] = line.number
         dead = [d for d in self.start.deaths[-1:] if line.number - d.last <= GROUP]
         for cause in dead + [c for c in self.start.causes[-1:] if line.number - c.last <= GROUP]:
             cause.last = line.number
-            if rule.startswith("frame_fit"):
-                cause.phase = Phase.FIT
-            elif cause.kind is not Kind.CRASH:
-                continue
-            elif rule == "frame_rpc":
-                cause.kind = Kind.RPC
-            else:
-                cause.component, cause.phase = Component.PROMPT_CACHE, Phase.SERVING
+            _place(cause, rule)
+
+    def _place_by_frames(self, cause: Cause) -> None:
+        """A backtrace may be printed before the words it belongs to."""
+        for rule, number in self.start.frames.items():
+            if cause.line - number <= GROUP:
+                _place(cause, rule)
 
     def _death(self, event: Event, line: Line) -> None:
         deaths = self.start.deaths
@@ -425,18 +429,18 @@ class Story:
             self.start.capped = True
             return
         saving = line.number - self.start.saving_line <= NEAR and kind is Kind.CRASH
-        deaths.append(
-            Cause(
-                kind,
-                event.rule.id,
-                line.number,
-                line.text,
-                line.number,
-                component=Component.PROMPT_CACHE if saving else None,
-                phase=Phase.FIT if self.start.fit == "probing" else self.start.phase,
-                fatal=True,
-            )
+        death = Cause(
+            kind,
+            event.rule.id,
+            line.number,
+            line.text,
+            line.number,
+            component=Component.PROMPT_CACHE if saving else None,
+            phase=Phase.FIT if self.start.fit == "probing" else self.start.phase,
+            fatal=True,
         )
+        self._place_by_frames(death)
+        deaths.append(death)
 
     def _end(self, event: Event, line: Line) -> None:
         if event.rule.id in ("end_exit", "end_unable") or "with model" in line.text:
@@ -635,6 +639,16 @@ def _size_in(facts: dict[str, str]) -> tuple[int | None, bool]:
     if "mib" in facts:
         return bytes_of(facts["mib"]), False
     return None, False
+
+
+def _place(cause: Cause, frame: str) -> None:
+    """Take from a line of a backtrace what it tells about ``cause``."""
+    if frame.startswith("frame_fit"):
+        cause.phase = Phase.FIT
+    elif frame == "frame_rpc":
+        cause.kind = Kind.RPC if cause.kind is Kind.CRASH else cause.kind
+    elif cause.kind is Kind.CRASH or (cause.unowned and cause.kind is Kind.RUNTIME_ALLOCATION):
+        cause.component, cause.phase = Component.PROMPT_CACHE, Phase.SERVING
 
 
 def _can_own(cause: Cause, event: Event) -> bool:

@@ -54,10 +54,9 @@ def judge(
 ) -> tuple[Failure | None, tuple[Failure, ...]]:
     """The failure of one start, and what is secondary to it, in the order of the log."""
     deaths = [*start.deaths, *_unlogged_death(story, start, exit_status)]
-    died_probing = bool(deaths) and start.fit == "probing"
     probes = [c for c in start.causes if c.probe]
-    if died_probing and probes:
-        probes.pop()
+    if start.fit == "probing" and probes and (deaths or probes[-1].fatal):
+        probes.pop()  # it did not outlive the probe
     real = [c for c in start.causes if c not in probes]
     fatal = [c for c in real if _ended_it(c, start, deaths)]
     primary = fatal[0] if fatal else None
