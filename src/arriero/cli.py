@@ -5,16 +5,24 @@ Rooms are imported inside the commands so that ``arriero --help`` is quick.
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import sys
+import time
+import traceback
+from collections.abc import Callable
+from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import click
 
 from arriero import __version__
-from arriero.base.errors import ArrieroError, UsageError
+from arriero.base.errors import ArrieroError, NotFoundError, RecordError, UsageError
 from arriero.base.sizes import parse_duration, parse_size
+from arriero.base.words import LimitKind
 
 if TYPE_CHECKING:
     import msgspec
@@ -23,53 +31,75 @@ if TYPE_CHECKING:
     from arriero.report.progress import Progress
     from arriero.store import Store
 
-INTERRUPTED: Final = 130
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 _SEPARATOR: Final = "--"
+_TAKES_COMMAND: Final = frozenset({"diagnose", "verify"})
+_SWITCHES: Final = frozenset({"--json", "--as-given", "--help"})
+_CLEAN_UP_SECONDS: Final = 2.0
+"""A second signal within this time is the same wish to stop, not the wish to stop faster."""
 
 
-class _Size(click.ParamType[int]):
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return value if isinstance(value, int) else parse_size(value)
-
-
-class _Duration(click.ParamType[float]):
-    name = "time"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        return value if isinstance(value, float) else parse_duration(value)
+class _InterruptedError(ArrieroError):
+    exit_code = 130
+    default_id = "interrupted"
 
 
 class Session:
-    """What every command needs to print: the form of the output and the command after ``--``."""
+    """What every command needs: its arguments, the form of its output, the history."""
 
-    def __init__(self, words: list[str] | None) -> None:
+    def __init__(self, own: list[str], words: list[str] | None) -> None:
+        self.own = own
+        """Arriero's own arguments."""
         self.words = words
-        self.json = False
+        """The command after ``--``; None where there is no ``--``."""
+        self.json = "--json" in own
+        self._store: Store | None = None
 
-    def show(self, document: msgspec.Struct, text: str) -> None:
+    @property
+    def store(self) -> Store:
+        from arriero.store import Store
+
+        self._store = self._store or Store()
+        return self._store
+
+    def show(self, document: msgspec.Struct, text: Callable[[], str]) -> None:
         """The document as JSON, or its text for people."""
+        if self._store is not None and self._store.moved_aside is not None:
+            self.note(f"the history was damaged: it is now {self._store.moved_aside}")
         if self.json:
             from arriero.record import encode
 
-            sys.stdout.buffer.write(encode(document))
-            sys.stdout.buffer.flush()
+            self.write(encode(document))
         else:
-            click.echo(text.rstrip("\n"))
+            self.write(text().rstrip("\n").encode(sys.stdout.encoding, "backslashreplace") + b"\n")
+
+    def write(self, data: bytes) -> None:
+        """To standard output; a reader that has gone (``| head -1``) changes nothing else."""
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def note(self, text: str) -> None:
-        click.echo(text, err=True)
+        """One line beside the output."""
+        click.echo(f"arriero: {self.line(text)}", err=True)
+
+    def line(self, text: str) -> str:
+        """The text on one line, without secrets and without anything that moves the cursor."""
+        from arriero.base.redact import Redactor
+        from arriero.base.secret import secrets_of
+
+        redactor = Redactor(secrets=secrets_of([*self.own, *(self.words or ())], os.environ))
+        return "".join(
+            char if char.isprintable() else repr(char)[1:-1] for char in redactor.secrets(text)
+        )
 
     def progress(self, allowed: float | None = None) -> Progress:
         from arriero.report.progress import Shown
 
         return Shown(sys.stderr, allowed=allowed).progress
-
-    def store(self) -> Store:
-        from arriero.store import Store
-
-        return Store()
 
     def required(self, verb: str) -> list[str]:
         """The command after ``--``."""
@@ -81,43 +111,69 @@ class Session:
         return self.words
 
 
-def _json_option(function: Any) -> Any:
-    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        ctx.find_root().obj.json = value
-
-    return click.option(
-        "--json",
-        is_flag=True,
-        expose_value=False,
-        callback=remember,
-        help="One JSON document on standard output and nothing else there.",
-    )(function)
+# --- options that several commands have --------------------------------------------------------
 
 
-def _limit_options(function: Any) -> Any:
-    function = click.option(
-        "--limit-kind",
-        type=click.Choice(["address-space", "cgroup"]),
-        default="address-space",
-        show_default=True,
+def _read(parse: Callable[[str], Any]) -> Any:
+    """A callback that reads an option's value and names the option if it cannot."""
+
+    def callback(_: click.Context, option: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except UsageError as error:
+            raise UsageError(f"{option.opts[-1]}: {error.message}", hint=error.hint) from None
+
+    return callback
+
+
+def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
+    """Several options as one decorator."""
+
+    def decorate(function: _F) -> _F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_json_option = click.option(
+    "--json", is_flag=True, expose_value=False,
+    help="One JSON document on standard output and nothing else there.",
+)  # fmt: skip
+_trial_options = _together(
+    click.option(
+        "--limit", metavar="SIZE", callback=_read(parse_size),
+        help="Memory limit for the server, like 3.5GiB.",
+    ),
+    click.option(
+        "--limit-kind", type=click.Choice([kind.value for kind in LimitKind]),
+        default=LimitKind.ADDRESS_SPACE.value, show_default=True,
         help="What it counts. Address space is not RAM: thread arenas and mapped files count too.",
-    )(function)
-    return click.option(
-        "--limit", type=_Size(), metavar="SIZE", help="Memory limit for the server, like 3.5GiB."
-    )(function)
-
-
-def _engine_option(function: Any) -> Any:
-    return click.option(
+    ),
+    click.option(
         "--engine", metavar="PATH", help="The llama-server to use instead of the command's own."
-    )(function)
+    ),
+)  # fmt: skip
+_load_options = _together(
+    click.option(
+        "--requests", type=click.IntRange(1, 100_000), metavar="N", default=64, show_default=True,
+        help="Requests that must be served at least.",
+    ),
+    click.option(
+        "--request-timeout", metavar="TIME", default="120s", show_default=True,
+        callback=_read(parse_duration), help="How long one request may go unanswered.",
+    ),
+)  # fmt: skip
 
 
 def _limit(size: int | None, kind: str) -> Limit | None:
-    from arriero.base.words import LimitKind
     from arriero.process import Limit
 
     return None if size is None else Limit(size, LimitKind(kind))
+
+
+# --- commands ----------------------------------------------------------------------------------
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -126,9 +182,8 @@ def cli() -> None:
     """Make llama.cpp's llama-server fit in memory and stay up."""
 
 
-@cli.command(short_help="Why a command does not run, and the smallest change that makes it.")
-@_limit_options
-@_engine_option
+@cli.command(short_help="Why a command does not run, and the smallest fix.")
+@_trial_options
 @click.option(
     "--from-log", type=click.Path(path_type=Path), metavar="FILE",
     help="Take the failure from this log instead of starting the command as given.",
@@ -137,22 +192,18 @@ def cli() -> None:
     "--as-given", is_flag=True,
     help="Start the command as given even if it could take the machine down.",
 )  # fmt: skip
-@click.option("--max-time", type=_Duration(), metavar="TIME", help="Bound on the whole, like 10m.")
 @click.option(
-    "--max-launches", type=click.IntRange(1, 200), default=24, show_default=True,
+    "--max-time", metavar="TIME", callback=_read(parse_duration),
+    help="Bound on the whole, like 10m.",
+)  # fmt: skip
+@click.option(
+    "--max-launches", type=click.IntRange(1, 200), metavar="N", default=24, show_default=True,
     help="Most starts of the server.",
 )  # fmt: skip
+@_load_options
 @click.option(
-    "--requests", type=click.IntRange(1, 100_000), default=64, show_default=True,
-    help="Requests that the recommendation must serve.",
-)  # fmt: skip
-@click.option(
-    "--request-timeout", type=_Duration(), default=120.0, metavar="TIME",
-    help="How long one request may go unanswered.  [default: 120s]",
-)  # fmt: skip
-@click.option(
-    "--stall-timeout", type=_Duration(), default=60.0, metavar="TIME",
-    help="How long a loading server may do nothing at all.  [default: 60s]",
+    "--stall-timeout", metavar="TIME", default="60s", show_default=True,
+    callback=_read(parse_duration), help="How long a loading server may do nothing at all.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -178,13 +229,15 @@ def diagnose(
 
     Write the command after --, exactly as you type it:
 
-        arriero diagnose --limit 3.5GiB -- llama-server -m model.gguf -c 65536 -np 8
+    \b
+        arriero diagnose -- llama-server -m model.gguf -c 65536 -np 8
 
     It is started small, then as given; the first allocation that failed is named; the boundaries of
     slots and context are found in a handful of starts; the smallest change that makes it serve is
     proved with a load. Everything is kept as a record (arriero history).
     """
     from arriero.jobs import diagnose as job
+    from arriero.jobs import share
     from arriero.report import terminal
     from arriero.trial import Patience
 
@@ -199,22 +252,28 @@ def diagnose(
         requests=requests,
         patience=Patience(request_s=request_timeout, stall_s=stall_timeout),
     )
+    if out is not None:
+        share.prepare(out)
     document = job.diagnose(
-        words, options, store=session.store(), progress=session.progress(max_time)
+        words, options, store=session.store, progress=session.progress(max_time)
     )
+    session.show(document, lambda: terminal.diagnosis(document, **terminal.options(sys.stdout)))
     if out is not None:
         from arriero.base.redact import Redactor
-        from arriero.jobs.share import write_all
 
-        for path in write_all(document, out, Redactor.for_this_machine()):
-            session.note(f"wrote {path}")
-    session.show(document, terminal.diagnosis(document, **terminal.options(sys.stdout)))
+        try:
+            for path in share.write_all(document, out, Redactor.for_this_machine()):
+                session.note(f"wrote {path}")
+        except RecordError as error:  # the answer has been given; this is beside it
+            session.note(error.message)
+            return error.exit_code
     if document.interrupted:
-        return INTERRUPTED
-    return 0 if document.verdict is None and document.complete else 1
+        return _InterruptedError.exit_code
+    served = document.verdict is None and document.recommendation is not None
+    return 0 if served and document.complete else 1
 
 
-@cli.command(short_help="What a log says: the first allocation that failed, not the last error.")
+@cli.command(short_help="What a log says: the first failure, not the last error.")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @_json_option
 @click.pass_obj
@@ -225,32 +284,36 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
     from arriero.report import terminal
 
     found = tuple(
-        job.explain_stream(sys.stdin.buffer, "-") if log == "-" else job.explain_file(Path(log))
+        job.explain_stream(_standard_input(session), "-")
+        if log == "-"
+        else job.explain_file(Path(log))
         for log in logs
     )
-    options = terminal.options(sys.stdout)
-    texts = [terminal.explanation(e, **options) for e in found]
-    if len(found) == 1:
-        session.show(found[0], texts[0])
-    else:
-        session.show(Explanations(explanations=found), "\n\n".join(texts))
-    parts = [part for e in found for part in (e.children or (e,))]
-    return 1 if any(p.failure is not None and p.failure.fatal for p in parts) else 0
+    document = found[0] if len(found) == 1 else Explanations(explanations=found)
+    session.show(document, lambda: terminal.explanation(document, **terminal.options(sys.stdout)))
+    if not all(explanation.complete for explanation in found):
+        session.note("interrupted: this is what had been read by then")
+        return _InterruptedError.exit_code
+    parts = [part for whole in found for part in (whole.children or (whole,))]
+    return 1 if any(part.failure is not None and part.failure.fatal for part in parts) else 0
+
+
+def _standard_input(session: Session) -> Any:
+    if sys.stdin is None:
+        raise NotFoundError("standard input is closed", hint="arriero explain FILE", id="no-log")
+    if sys.stdin.isatty():
+        session.note("reading the log from this terminal; end it with Ctrl-D")
+    return sys.stdin.buffer
 
 
 @cli.command(short_help="Load a server and see whether it gets through.")
 @click.argument("url", required=False)
-@_limit_options
-@_engine_option
+@_trial_options
+@_load_options
 @click.option(
-    "--requests", type=click.IntRange(1, 100_000), default=64, show_default=True,
-    help="How many requests at least.",
+    "--api-key", envvar="LLAMA_API_KEY", metavar="KEY",
+    help="Key of the server at URL.  [env: LLAMA_API_KEY]",
 )  # fmt: skip
-@click.option(
-    "--request-timeout", type=_Duration(), default=120.0, metavar="TIME",
-    help="How long one request may go unanswered.  [default: 120s]",
-)  # fmt: skip
-@click.option("--api-key", envvar="LLAMA_API_KEY", help="Key of the server at URL.")
 @_json_option
 @click.pass_obj
 def verify(
@@ -281,73 +344,90 @@ def verify(
             hint="arriero verify http://127.0.0.1:8080   or   arriero verify -- llama-server -m …",
         )
     if url is not None:
-        document = job.verify_url(url, options, store=session.store())
+        document = job.verify_url(url, options, store=session.store)
     else:
         document = job.verify_command(
             session.required("verify"),
             options,
-            store=session.store(),
+            store=session.store,
             progress=session.progress(),
         )
-    session.show(document, terminal.verification(document, **terminal.options(sys.stdout)))
+    session.show(document, lambda: terminal.verification(document, **terminal.options(sys.stdout)))
+    if not document.complete:
+        return _InterruptedError.exit_code
     return 0 if document.failure is None else 1
 
 
 @cli.command(short_help="Records of earlier runs.")
 @click.argument("id", required=False)
-@click.option("--limit", "count", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option(
+    "-n", "--number", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True,
+    help="How many records to list.",
+)  # fmt: skip
 @_json_option
 @click.pass_obj
-def history(session: Session, id: str | None, count: int) -> int:  # noqa: A002 - the argument's name
+def history(session: Session, id: str | None, number: int) -> int:  # noqa: A002 - the argument's name
     """List records, newest first, or show one again by its ID."""
     from arriero.jobs import history as job
     from arriero.report import terminal
 
     options = terminal.options(sys.stdout)
     if id is None:
-        entries = job.entries(session.store(), count)
-        session.show(entries, terminal.history(entries.entries, **options))
-        return 0
-    document = job.document(session.store(), id)
-    session.show(document, job.text(document, options))
+        entries = job.entries(session.store, number)
+        session.show(entries, lambda: terminal.history(entries.entries, **options))
+    else:
+        document = job.document(session.store, id)
+        session.show(document, lambda: job.text(document, options))
     return 0
 
 
-@cli.command(short_help="A record as Markdown, HTML or the text of an upstream issue.")
+@cli.command(short_help="A record made fit for sharing: Markdown, HTML, issue text.")
 @click.argument("id")
 @click.option(
     "--format", "form", type=click.Choice(["markdown", "html", "upstream"]), default="markdown",
-    show_default=True,
+    show_default=True, help="upstream is the text for an issue at llama.cpp.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Write it into this file instead of standard output.",
+)  # fmt: skip
+@_json_option
 @click.pass_obj
 def report(session: Session, id: str, form: str, out: Path | None) -> int:  # noqa: A002
-    """Write a report that is fit for sharing: secrets, paths, names and prompts are redacted."""
+    """Write a record for others to read: secrets, paths, names and prompts are taken out.
+
+    With --json it is the record itself, redacted in the same way.
+    """
     from arriero.base.redact import Redactor
     from arriero.jobs import history as job
-    from arriero.jobs.share import render
-    from arriero.record import write_whole
+    from arriero.jobs import share
+    from arriero.record import encode, write_whole
 
-    text = render(job.document(session.store(), id), form, Redactor.for_this_machine())
-    if out is None:
-        click.echo(text.rstrip("\n"))
+    document = job.document(session.store, id)
+    redactor = Redactor.for_this_machine()
+    if session.json:
+        data = encode(redactor.scrub(document, share=True))
     else:
-        write_whole(out, text.encode())
+        data = share.render(document, form, redactor).encode()
+    if out is None:
+        session.write(data)
+    else:
+        write_whole(out, data)
         session.note(f"wrote {out}")
     return 0
 
 
 @cli.command(short_help="The JSON Schema of a document.")
 @click.argument("name")
+@_json_option
 @click.pass_obj
 def schema(session: Session, name: str) -> int:
     """Print the JSON Schema of a document of the machine contract, such as diagnosis."""
-    del session
     import msgspec
 
     from arriero.record import json_schema
 
-    click.echo(msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2).decode())
+    session.write(msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2) + b"\n")
     return 0
 
 
@@ -356,7 +436,10 @@ def schema(session: Session, name: str) -> int:
     "--arch", metavar="NAME", help="Architecture as GGUF names it, tiny: qwen35, mamba2 …"
 )
 @click.option("--preset", metavar="NAME", help="A named shape instead, such as ladder-hybrid.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    required=True, help="The model file to write.",
+)  # fmt: skip
 @click.option(
     "--weights", type=click.Choice(["random", "zeros"]), default="random", show_default=True,
     help="Zeros leave a sparse file that takes no disk.",
@@ -380,90 +463,120 @@ def skeleton(
     changes = {}
     for text in dimensions:
         name, _, number = text.partition("=")
-        if not number.isdigit():
+        if not number.isdecimal() or len(number) > 9:
             raise UsageError(f"not a dimension: {text}", hint="write it like --set layers=12")
         changes[name] = int(number)
     record = job.write(output, arch=arch, preset=preset, weights=weights, dimensions=changes)
-    session.show(record, job.text(record))
+    session.show(record, lambda: job.text(record))
     return 0
 
 
+# --- from arguments to an exit status ------------------------------------------------------------
+
+
 def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
-    """Arriero's own words and the command after ``--``."""
-    if _SEPARATOR not in argv:
+    """Arriero's own arguments and, for the commands that take one, the command after ``--``."""
+    verb = next((word for word in argv if not word.startswith("-")), None)
+    if verb not in _TAKES_COMMAND or _SEPARATOR not in argv:
         return argv, None
     at = argv.index(_SEPARATOR)
     return argv[:at], argv[at + 1 :]
 
 
-def _no_separator(own: list[str]) -> UsageError | None:
-    """``arriero diagnose llama-server -m x``: the commonest slip gets its own answer."""
-    if len(own) < 2 or own[0] not in {"diagnose", "verify"}:
-        return None
-    for at, word in enumerate(own[1:], start=1):
-        if not word.startswith("-") and ("llama" in word or "server" in word) and "://" not in word:
-            line = " ".join([*own[:at], _SEPARATOR, *own[at:]])
+def _misused(error: click.ClickException, session: Session) -> UsageError:
+    """What click found wrong, with a hint that fits."""
+    own = session.own
+    verb = own[0] if own else ""
+    message = error.format_message()
+    if verb not in _TAKES_COMMAND or session.words is not None:
+        at = f"{verb} " if verb in cli.commands else ""
+        return UsageError(message, hint=f"arriero {at}--help")
+    # `arriero diagnose llama-server -m x`: the commonest slip gets its own answer.
+    for i, (before, word) in enumerate(pairwise(own), start=1):
+        is_value = before.startswith("--") and before not in _SWITCHES
+        if ("llama" in word or "server" in word) and not (word.startswith("-") or is_value):
             return UsageError(
                 "the command to look at must come after --",
-                hint=f"arriero {line}",
+                hint=f"arriero {shlex.join([*own[:i], _SEPARATOR, *own[i:]])}",
                 id="no-separator",
             )
-    return None
+    return UsageError(
+        message, hint=f"a llama-server command goes after --: arriero {verb} -- llama-server …"
+    )
 
 
 def _fail(error: ArrieroError, session: Session) -> int:
     """The one place where an error becomes text and a status."""
+    message, hint = session.line(error.message), session.line(error.hint)
     if session.json:
         from arriero.record import ErrorBody, ErrorDocument, encode
 
-        body = ErrorBody(id=error.id, message=error.message, hint=error.hint)
-        sys.stdout.buffer.write(encode(ErrorDocument(error=body)))
-        sys.stdout.buffer.flush()
+        body = ErrorBody(id=error.id, message=message, hint=hint)
+        session.write(encode(ErrorDocument(error=body)))
     else:
-        click.echo(f"arriero: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"  try: {error.hint}", err=True)
+        click.echo(f"arriero: {message}", err=True)
+        if hint:
+            click.echo(f"  try: {hint}", err=True)
     return error.exit_code
 
 
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    # Once is enough: a second signal must not break the clean-up of the first.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def _unforeseen(error: Exception) -> ArrieroError:
+    """A mistake of Arriero's own. ``python -X dev -m arriero`` shows all of it."""
+    if sys.flags.dev_mode:
+        traceback.print_exception(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return ArrieroError(
+        f"a mistake in arriero: {type(error).__name__}: {error}"
+        f" ({Path(frame.filename).name}:{frame.lineno})",
+        hint="python -X dev -m arriero … shows where; please report it",
+        id="internal",
+    )
 
 
 def run(argv: list[str]) -> int:
     """Run one command and return its exit status."""
-    own, words = _split(argv)
-    session = Session(words)
-    session.json = "--json" in own
+    session = Session(*_split(argv))
     try:
-        if words is None and (slip := _no_separator(own)) is not None:
-            raise slip
-        status = cli.main(own, prog_name="arriero", standalone_mode=False, obj=session)
+        status = cli.main(session.own, prog_name="arriero", standalone_mode=False, obj=session)
     except ArrieroError as error:
         return _fail(error, session)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return UsageError.exit_code
     except click.ClickException as error:
-        return _fail(UsageError(error.format_message(), hint="see arriero --help"), session)
+        return _fail(_misused(error, session), session)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted; every process it started has ended", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123 - the exit flushes it
-        return 0
+        told = "interrupted; every process that was started has ended"
+        return _fail(_InterruptedError(told), session)
     except OSError as error:
-        return _fail(
-            ArrieroError(f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")), session
-        )
+        where = f": {os.fsdecode(error.filename)}" if error.filename else ""
+        return _fail(ArrieroError(f"{error.strerror or error}{where}", id="system"), session)
+    except Exception as error:  # noqa: BLE001 - the one place that ends the program
+        return _fail(_unforeseen(error), session)
     return status if isinstance(status, int) else 0
 
 
+_stopped_at = float("-inf")
+
+
+def _stop(_number: int, _frame: object) -> None:
+    """End by a KeyboardInterrupt, also on SIGTERM: what is open gets closed on the way out."""
+    global _stopped_at
+    now = time.monotonic()
+    if now - _stopped_at > _CLEAN_UP_SECONDS:
+        _stopped_at = now
+        raise KeyboardInterrupt
+
+
 def main() -> NoReturn:
-    """Entry point of the ``arriero`` command; the one place that ends the program."""
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, _terminate)
-    sys.exit(run(sys.argv[1:]))
+    """The ``arriero`` command; the one place that ends the program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A name that is not UTF-8, or a terminal that is not, must not end in an exception.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    status = run(sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(status)

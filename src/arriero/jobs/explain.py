@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
+
+import msgspec
 
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.logs import read_log
@@ -26,13 +29,32 @@ def explain_file(path: Path) -> Explanation:
             return explain_stream(file, str(path))
     except FileNotFoundError:
         raise NotFoundError(f"no log file {path}", hint="- reads standard input") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(str(path), error) from None
+
+
+def explain_stream(stream: BufferedReader, source: str) -> Explanation:
+    """Explain a log as it comes, in bounded memory.
+
+    A KeyboardInterrupt while waiting for more (``journalctl -f | arriero explain -``) ends the log:
+    what had come by then is explained, with ``complete`` false.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    chunks = _Chunks(stream)
+    try:
+        found = explain_chunks(chunks, source)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", id="log-unreadable") from None
+        raise _unreadable("standard input" if source == "-" else source, error) from None
+    return msgspec.structs.replace(found, complete=False) if chunks.interrupted else found
 
 
-def explain_stream(stream: BinaryIO, source: str) -> Explanation:
-    """Explain a log as it comes, in bounded memory."""
-    return explain_chunks(_chunks(stream), source)
+def _unreadable(what: str, error: OSError | ValueError) -> UsageError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return UsageError(
+        f"cannot read {what}: {reason}", hint="give a log file, or - for input", id="log-unreadable"
+    )
 
 
 def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
@@ -41,14 +63,26 @@ def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
     first, *others = (_explanation(reading, source) for reading in readings)
     if not others:
         return first
-    import msgspec
-
     return msgspec.structs.replace(first, children=tuple(e for e in (first, *others) if e.child))
 
 
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    while chunk := stream.read(CHUNK):
-        yield chunk
+class _Chunks:
+    """Pieces of a stream as they come. A line of a live log must not wait for a whole piece."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+        self.interrupted = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        while chunk := self._next():
+            yield chunk
+
+    def _next(self) -> bytes:
+        try:
+            return self._stream.read1(CHUNK)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return b""
 
 
 def _explanation(reading: Reading, source: str) -> Explanation:

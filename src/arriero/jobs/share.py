@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -37,16 +38,29 @@ def render(document: Document, form: str, redactor: Redactor) -> str:
     return make(shared)
 
 
+def prepare(directory: Path) -> None:
+    """Make the directory for the files of a diagnosis, before minutes are spent on it.
+
+    Raises:
+        RecordError: It cannot be made or written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(
+            f"cannot make {directory}: {error.strerror}", hint="choose another directory"
+        ) from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise RecordError(f"cannot write into {directory}", hint="choose another directory")
+
+
 def write_all(document: Diagnosis, directory: Path, redactor: Redactor) -> tuple[Path, ...]:
     """Record, Markdown, HTML and the text for an upstream issue, all redacted, into a directory.
 
     Raises:
         RecordError: It cannot be written (no permission, disk full, …).
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"cannot make {directory}: {error.strerror}") from None
+    prepare(directory)
     record = directory / f"{document.id}.json"
     write_document(record, redactor.scrub(document, share=True))
     written = [record]

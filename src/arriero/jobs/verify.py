@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from arriero.base.errors import NotFoundError, UsageError
+import msgspec
+
+from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.base.words import Kind, Phase, TrialOutcome
 from arriero.command import Mode, Serving
@@ -18,7 +20,7 @@ from arriero.jobs._baseline import survey
 from arriero.logs.model import Failure
 from arriero.machine import device_memory
 from arriero.process import Limit, scratch_directory, sweep
-from arriero.record import Peak, Verification
+from arriero.record import Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
@@ -80,11 +82,16 @@ def verify_command(
         watch.step("starting and loading the server", f"{options.requests} requests or more")
         try:
             trial = run_trial(spec, bench)
+        except KeyboardInterrupt:
+            trial = None
         finally:
             watch.end()
+    target = " ".join(ground.command.safe_argv())
+    if trial is None:
+        return _kept(_interrupted(target, started, ground.baseline), store, ground.redactor)
     verification = Verification(
         id=new_id("veri"),
-        target=" ".join(ground.command.safe_argv()),
+        target=target,
         verified=trial.outcome is TrialOutcome.SERVED and all(s.shown_by for s in trial.steps),
         steps=trial.steps,
         skipped=trial.skipped,
@@ -98,8 +105,7 @@ def verify_command(
         baseline=ground.baseline,
         seconds=round(time.monotonic() - started, 2),
     )
-    store.save(verification, ground.redactor)
-    return verification
+    return _kept(verification, store, ground.redactor)
 
 
 def verify_url(url: str, options: Options, *, store: Store) -> Verification:
@@ -111,7 +117,11 @@ def verify_url(url: str, options: Options, *, store: Store) -> Verification:
     """
     started = time.monotonic()
     server = _server_at(url, options.api_key)
-    result = asyncio.run(_load(server, options))
+    redactor = Redactor(secrets={options.api_key} if options.api_key else set())
+    try:
+        result = asyncio.run(_load(server, options))
+    except KeyboardInterrupt:
+        return _kept(_interrupted(url, started, None), store, redactor)
     broken = result.broken
     failure = None
     if broken is not None:
@@ -135,8 +145,35 @@ def verify_url(url: str, options: Options, *, store: Store) -> Verification:
         speed=result.speed,
         seconds=round(time.monotonic() - started, 2),
     )
-    redactor = Redactor(secrets={options.api_key} if options.api_key else set())
-    store.save(verification, redactor)
+    return _kept(verification, store, redactor)
+
+
+def _interrupted(target: str, started: float, baseline: Baseline | None) -> Verification:
+    return Verification(
+        id=new_id("veri"),
+        target=target,
+        verified=False,
+        steps=(),
+        skipped=("the load: it was interrupted",),
+        requests=Requests(),
+        failure=None,
+        peak=Peak(),
+        headroom=None,
+        growth_per_request=None,
+        speed=Speed(),
+        baseline=baseline,
+        complete=False,
+        seconds=round(time.monotonic() - started, 2),
+    )
+
+
+def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verification:
+    """The verification, saved if that can be done: a full disk must not cost the answer."""
+    try:
+        store.save(verification, redactor)
+    except RecordError as error:
+        note = f"no record was kept: {error.message}"
+        return msgspec.structs.replace(verification, notes=(*verification.notes, note))
     return verification
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from arriero.base.words import Component, Cost, Kind, LimitKind, LogOutcome, Method, TrialOutcome
+from arriero.gguf import MemoryClass
 from arriero.logs.model import Buffer, Effective, EngineTag, Failure, Notice
 
 
@@ -40,6 +41,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...]
     effective: Effective = Effective()
     children: tuple[Explanation, ...] = ()
+    complete: bool = True
+    """False when reading was interrupted: it says what had been read by then."""
 
 
 class Explanations(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +95,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     arch: str | None = None
     name: str | None = None
-    memory_class: Literal["attention", "recurrent", "hybrid", "none", "unknown"] = "unknown"
+    memory_class: MemoryClass = MemoryClass.UNKNOWN
     n_layer: int | None = None
     n_recurrent_layer: int | None = None
     n_ctx_train: int | None = None
@@ -231,7 +234,10 @@ class FailsWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one variable stops working, everything in ``held`` kept. Null unless a trial showed it."""
+    """Where one variable stops working, everything in ``held`` kept.
+
+    Null unless a trial showed it.
+    """
 
     served: int | None
     ready: int | None
@@ -316,6 +322,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     trial: Trial | None = None
     baseline: Baseline | None = None
     notes: tuple[str, ...] = ()
+    complete: bool = True
+    """False when it was interrupted."""
     seconds: float
 
 

@@ -9,7 +9,7 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -59,7 +59,22 @@ class _Tagged(msgspec.Struct, frozen=True):
 
 def encode(document: msgspec.Struct) -> bytes:
     """The document as JSON for people and programs: indented, members in the contract's order."""
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    try:
+        data = msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_as_unicode(msgspec.to_builtins(document)))
+    return msgspec.json.format(data, indent=2) + b"\n"
+
+
+def _as_unicode(value: Any) -> Any:
+    """File names and arguments need not be UTF-8, JSON must be: other bytes become visible."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_as_unicode(key): _as_unicode(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_unicode(part) for part in value]
+    return value
 
 
 def decode(data: bytes, where: str) -> msgspec.Struct:
