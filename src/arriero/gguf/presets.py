@@ -22,6 +22,7 @@ LADDER_HYBRID: Final = Shape(
     head_dim=64,
     feed_forward=256,
     vocab=512,
+    context_train=1 << 20,
     ssm_state=128,
     ssm_heads=32,
     ssm_groups=16,
@@ -34,6 +35,7 @@ LADDER_RECURRENT: Final = Shape(
     layers=16,
     embedding=128,
     vocab=512,
+    context_train=1 << 20,
     ssm_state=256,
     ssm_inner=4096,
     ssm_heads=64,
@@ -51,6 +53,7 @@ LADDER_DENSE: Final = Shape(
     head_dim=128,
     feed_forward=256,
     vocab=512,
+    context_train=1 << 20,
 )
 """256 KiB of KV per token: 1 GiB with ``-c 4096``."""
 
@@ -66,6 +69,7 @@ LADDER_SWA: Final = Shape(
     head_dim=256,
     feed_forward=256,
     vocab=512,
+    context_train=1 << 20,
 )
 """4 full and 20 SWA layers, 16 KiB of KV per layer and token; SWA layers hold at most
 window + micro-batch tokens per slot."""
