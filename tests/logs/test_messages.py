@@ -25,7 +25,16 @@ def test_messages_mean_what_the_source_says(case: dict[str, Any]) -> None:
     else:
         assert failure is not None
         assert failure.kind == case["kind"]
-        fields = ("component", "device", "bytes", "buffer_bytes", "phase", "fatal", "evidence", "line")
+        fields = (
+            "component",
+            "device",
+            "bytes",
+            "buffer_bytes",
+            "phase",
+            "fatal",
+            "evidence",
+            "line",
+        )
         for name in fields:
             if name in case:
                 want = None if case[name] == "none" else case[name]

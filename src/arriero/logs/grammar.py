@@ -188,7 +188,12 @@ ERAS: tuple[tuple[str, int, int], ...] = (
 """(words, first build, last build): the builds known to print these words (1500 and 11739 are the
 first and the last build that was looked at)."""
 
-STAMP_ERA = (9150, 11739)
+MEMORY_WORDS: Final = re.compile(
+    r"(?i)out of memory|memory allocation|resource allocation failed|insufficient"
+)
+"""How drivers say in a reason that it was memory."""
+
+STAMP_ERA: Final = (9150, 11739)
 """Builds that put their own clock in front of each line unless told not to."""
 
 SIGNS: Final[dict[str, str]] = {
@@ -209,6 +214,14 @@ SIGNS: Final[dict[str, str]] = {
 """What ``LogReader.marks`` counts: id → words of the line that shows it."""
 
 
+def _told_at(match: re.Match[str]) -> int:
+    """Where a message has said all: an open-ended reason may run on into other text."""
+    if "why" not in match.re.groupindex or match["why"] is None:
+        return match.end()
+    words = MEMORY_WORDS.search(match["why"])
+    return match.start("why") + (words.end() if words else 1)
+
+
 def events(text: str) -> list[Event]:
     """The rules that fit ``text``: the first one, and what a failure's line says to have ended."""
     found: list[Event] = []
@@ -219,7 +232,7 @@ def events(text: str) -> list[Event]:
         if match is None:
             continue
         facts = {name: value for name, value in match.groupdict().items() if value is not None}
-        found.append(Event(rule, facts, match.span()))
+        found.append(Event(rule, facts, (match.start(), _told_at(match))))
         if rule.act not in (Act.OWNER, Act.FAILURE):
             break
     return found

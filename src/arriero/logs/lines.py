@@ -26,10 +26,10 @@ _OUTER = re.compile(
   | (?P<level>[IWED])\s(?=\S)
   | \[\s{{0,4}}(?P<child>\d{{4,5}})\]\s
   | (?P<iso>\d{{4}}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:Z|\s?[+-]\d\d:?\d\d)?)
-      (?:\s(?:stdout|stderr)\s[FP])?\s{_NOT_A_HOST}
-      (?:\S+\s(?:[\w./@-]+\[\d+\]|kernel|systemd|dockerd|ollama|[\w./@-]*llama[\w./@-]*server):\s)?
+      (?:\s(?:stdout|stderr)\s[FP])?\s
+      (?:{_NOT_A_HOST}\S+\s(?:[\w./@-]+\[\d+\]|kernel|systemd|dockerd|ollama|[\w./@-]*llama[\w./@-]*server):\s)?
   | (?P<syslog>[A-Z][a-z]{{2}}\s[ \d]\d\s\d\d:\d\d:\d\d(?:\.\d+)?)\s
-      {_NOT_A_HOST}(?:\S+\s[^\s:\[]+(?:\[\d+\])?:\s)?
+      (?:{_NOT_A_HOST}\S+\s[^\s:\[]+(?:\[\d+\])?:\s)?
   | {_NOT_A_HOST}(?:[\w.-]+\s)?[\w./@-]+\[\d+\]:\s
   | \[(?:[^\]\n]{{0,80}}(?:\d\d:\d\d|\d{{4}}-\d\d-\d\d|::|/)[^\]\n]{{0,80}}
       |(?i:info|warn(?:ing)?|error|debug|trace|std(?:err|out)|llama[\w.-]*|server|app|engine|lm\s?studio)
@@ -222,7 +222,7 @@ def continues(before: str, after: str, width: int) -> str | None:
 def strip_outer(shown: str) -> str:
     """A plain line without what journald or docker put in front; the server's own prefix stays."""
     text = shown
-    for _ in range(4):
+    for _ in range(8):
         found = _OUTER.match(text)
         if found is None or found["stamp"] or found["level"] or found["child"]:
             break

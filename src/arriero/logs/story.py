@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
-from arriero.logs.grammar import ERAS, Act, Event
+from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event
 from arriero.logs.lines import Line
 from arriero.logs.model import Buffer, EngineTag, Notice
 
@@ -28,9 +28,6 @@ RUNTIME: Final = (Phase.WARMUP, Phase.SERVING)
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
-_MEMORY_WORDS = re.compile(
-    r"(?i)out of memory|memory allocation|resource allocation failed|insufficient"
-)
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|ggml_cuda_pool\w*)$")
 _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
@@ -258,6 +255,7 @@ class Story:
         elif cause.component is Component.GRAPH:
             cause.inferred = False
         cause.last = line.number
+        cause.fatal = event.rule.fatal or cause.fatal
         cause.add_size(size, exact)
         cause.family = event.rule.family
         if "index" in facts:
@@ -269,7 +267,7 @@ class Story:
         if "limit" in facts:
             cause.kind = Kind.BUFFER_LIMIT
         why = facts.get("why", "")
-        if why and not _MEMORY_WORDS.search(why) and "unknown" not in why:
+        if why and not MEMORY_WORDS.search(why) and "unknown" not in why:
             cause.kind = Kind.BACKEND
 
     def _can_take_request(self, cause: Cause, event: Event, line: Line, size: int | None) -> bool:
@@ -376,7 +374,7 @@ class Story:
             cause.name(line)
             cause.inferred = False
         cause.last = line.number
-        if _MEMORY_WORDS.search(why):
+        if MEMORY_WORDS.search(why):
             cause.kind = Kind.RUNTIME_ALLOCATION
 
     def _detail(self, event: Event, line: Line) -> None:

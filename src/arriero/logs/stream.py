@@ -7,15 +7,15 @@ between two lines that say something else. Everything else is read in full.
 
 from __future__ import annotations
 
-from collections import deque
+import codecs
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from arriero.logs.grammar import Event, events
 from arriero.logs.lines import clean, continues, is_reversed, plain, strip_outer, wrap_width
-from arriero.logs.model import Notice, Reading
+from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.reader import LogReader
 
 BLOCK: Final = 1 << 20
@@ -28,6 +28,8 @@ MAX_KEPT: Final = 100_000
 """Lines kept of a long log that has to be turned around: the newest ones."""
 MAX_PIECES: Final = 40
 """Pieces that one wrapped line can have been broken into."""
+
+_Numbered = TypeVar("_Numbered", Failure, Buffer, Notice)
 
 _DIGITS: Final = b"0123456789"
 _TELLING_DIGITS: Final = (b"exit", b"status", b"ignal")
@@ -45,23 +47,29 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     blocks = _blocks(chunks)
     head = next(blocks, b"")
     sample = [_decode(line) for line in head.split(b"\n", SAMPLE)[:SAMPLE]]
-    numbered = _numbered(head, blocks)
-    how: list[str] = []
-    if is_reversed(sample):
-        how.append("reversed")
+    numbered: Iterable[tuple[int, bytes]] = _numbered(head, blocks)
+    backwards = is_reversed(sample)
+    lines = 0
+    if backwards:
         sample.reverse()
-        numbered = _turned(numbered, head)
+        numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
     reader = LogReader()
     width = wrap_width([plain(line) for line in sample])
+    wrapped = False
     if width is None:
         _feed(reader, numbered)
-    elif _feed_joined(reader, numbered, width):
-        how.append("wrapped")
-    notices = tuple(Notice(id=name, line=1, text="") for name in how)
-    return tuple(
-        msgspec.structs.replace(reading, notices=reading.notices + notices)
-        for reading in reader.readings()
-    )
+    else:
+        wrapped = _feed_joined(reader, numbered, width)
+    how = ("reversed",) * backwards + ("wrapped",) * wrapped
+    readings = reader.readings()
+    if backwards:
+        readings = tuple(_turn_back(reading, lines) for reading in readings)
+    return tuple(_noting(reading, how) for reading in readings)
+
+
+def _noting(reading: Reading, how: tuple[str, ...]) -> Reading:
+    more = tuple(Notice(id=name, line=1, text="") for name in how)
+    return msgspec.structs.replace(reading, notices=reading.notices + more)
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -69,8 +77,11 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     skipping = False
+    first = True
     for raw in chunks:
         chunk = raw.replace(b"\0", b"") if b"\0" in raw else raw
+        if first and chunk:
+            chunk, first = _without_mark(chunk), False
         if skipping:
             at = chunk.find(b"\n")
             if at < 0:
@@ -89,6 +100,12 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
         parts, size = [rest], len(rest)
     if size:
         yield b"".join(parts)
+
+
+def _without_mark(chunk: bytes) -> bytes:
+    for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        chunk = chunk.removeprefix(mark)
+    return chunk
 
 
 def _numbered(head: bytes, blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -137,35 +154,56 @@ def _feed(reader: LogReader, numbered: Iterable[tuple[int, bytes]]) -> None:
     taken = 0
     for number, raw in numbered:
         shape = raw.translate(None, _DIGITS)
+        if raw[:1] == b"[":  # what one child of a router says, another has not said
+            shape = raw[: raw.find(b"]", 0, 12)] + shape
         if shape in known:
             continue
         line = clean(_decode(raw), number)
         found = events(line.text)
         reader.take(line, found)
-        shapes.learn(shape, raw, found)
+        if line.child is None or raw[:1] == b"[":
+            shapes.learn(shape, raw, found)
         taken = number
     if taken < number:
         reader.take(clean(_decode(raw), number))
 
 
-def _turned(numbered: Iterable[tuple[int, bytes]], head: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines from the last to the first: all of a short log, of a long one those that mean
-    something."""
-    if len(head) < BLOCK:
-        return iter(list(numbered)[::-1])
+def _turned(
+    numbered: Iterable[tuple[int, bytes]], *, keep_all: bool
+) -> tuple[list[tuple[int, bytes]], int]:
+    """The lines from the last to the first, numbered in that order, and how many there are.
+
+    Of a long log only lines that mean something are kept.
+    """
     shapes = _Shapes()
-    kept: deque[tuple[int, bytes]] = deque()
+    kept: list[tuple[int, bytes]] = []
+    number = 0
     for number, raw in numbered:
-        shape = raw.translate(None, _DIGITS)
-        if shape in shapes.known:
-            continue
-        found = events(clean(_decode(raw), 0).text)
-        shapes.learn(shape, raw, found)
-        if found:
-            kept.appendleft((number, raw[:LONGEST]))
-        if len(kept) >= MAX_KEPT:
-            break
-    return iter(kept)
+        if not keep_all:
+            shape = raw.translate(None, _DIGITS)
+            if shape in shapes.known or len(kept) >= MAX_KEPT:
+                continue
+            found = events(clean(_decode(raw), 0).text)
+            shapes.learn(shape, raw, found)
+            if not found:
+                continue
+        kept.append((number, raw[:LONGEST]))
+    return [(number + 1 - at, raw) for at, raw in reversed(kept)], number
+
+
+def _turn_back(reading: Reading, lines: int) -> Reading:
+    """``reading`` of a turned log, with the line numbers of the file."""
+
+    def of_file(item: _Numbered) -> _Numbered:
+        return msgspec.structs.replace(item, line=lines + 1 - item.line)
+
+    return msgspec.structs.replace(
+        reading,
+        failure=None if reading.failure is None else of_file(reading.failure),
+        secondary=tuple(map(of_file, reading.secondary)),
+        buffers=tuple(map(of_file, reading.buffers)),
+        notices=tuple(map(of_file, reading.notices)),
+    )
 
 
 # --- wrapped lines ------------------------------------------------------------------------------

@@ -15,6 +15,16 @@ _DEADLY: Final = (4, 6, 7, 8, 9, 11)
 _SIGKILL: Final = 9
 _GROWN: Final = 1024 * MIB
 """Saved state from which on a kill is put down to its growth."""
+_NOT_SHORT: Final = (
+    Kind.BUFFER_LIMIT,
+    Kind.CACHE_FULL,
+    Kind.REPROCESSING,
+    Kind.BACKEND,
+    Kind.CONFIG,
+    Kind.MODEL,
+    Kind.ENVIRONMENT,
+)
+"""Kinds that rule out that memory was short."""
 _CHUNKED: Final = ("Vulkan", "Metal", "MTL", "RPC")
 """Buffer types that may be cut: a message names one piece."""
 _STEMS: Final = {
@@ -232,11 +242,7 @@ def _not_this(
     start: Start, kind: Kind, component: Component | None, phase: Phase | None
 ) -> tuple[str, ...]:
     """What the log rules out: allocated before, or not yet asked for."""
-    out: list[str] = []
-    if kind not in (*MEMORY, Kind.KILLED, Kind.STATE_GROWTH, Kind.CRASH, Kind.HANG):
-        out.append("lack of memory")
-    if kind is Kind.BUFFER_LIMIT:
-        out.append("lack of memory")
+    out = ["lack of memory"] if kind in _NOT_SHORT else []
     seen = start.seen
     early = (Component.WEIGHTS, Component.KV, Component.RS)
     loaded = phase in (Phase.CONTEXT, *RUNTIME) or bool(seen & set(early))
