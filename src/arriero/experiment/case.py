@@ -87,7 +87,7 @@ def used_when_ready(trial: Trial, kind: LimitKind | None) -> int | None:
     """The same before the first request, so that what grows with requests is left out."""
     if trial.ready_s is None:
         return None
-    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 0.05]
+    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 0.5]
     if kind is LimitKind.ADDRESS_SPACE:
         values = [s.address_space for s in idle if s.address_space]
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,10 +50,6 @@ MEMORY_KINDS: Final = frozenset(
 )
 _HOPELESS: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
 """Kinds that no amount of memory changes: further launches would show the same."""
-
-
-class _UnsteadyError(Exception):
-    """A trial proved nothing even when repeated: something else moves."""
 
 
 class OutOfBudgetError(Exception):
@@ -268,7 +263,7 @@ class Diagnoser:
         case = self.case
         if case.limit is not None or case.as_given or case.host_free is None:
             return None
-        footprint = self._footprint()
+        footprint = self._footprint(serving=False)
         planned = footprint.totals([self.given_point])[0] if footprint else None
         if planned is None or planned <= case.host_free * 0.9:
             return None
@@ -333,8 +328,8 @@ class Diagnoser:
             return self.case.limit.bytes
         return self.case.host_free
 
-    def _footprint(self) -> Footprint | None:
-        """Anchored to the most telling trial so far.
+    def _footprint(self, *, serving: bool) -> Footprint | None:
+        """Anchored to the most telling trial so far, under load or at the moment it was ready.
 
         A trial in the controlled environment whose caches do not grow is best, the latest of those;
         the baseline counts up to the moment it was ready, since its caches grow with requests.
@@ -343,11 +338,11 @@ class Diagnoser:
         asked = _number(self.case.command.value("--threads-http"))
         good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
         sizes = self.case.oracle or PrintedSizes(good)
-        for trial in reversed(good):
+        for trial in sorted(good, key=lambda t: (t.outcome is TrialOutcome.SERVED, t.n))[::-1]:
             if not self._env.items() <= trial.env.items():
                 continue
-            grows = trial is self.trials[0]
-            total = used_when_ready(trial, self._kind) if grows else used(trial, self._kind)
+            loaded = serving and trial is not self.trials[0]
+            total = used(trial, self._kind) if loaded else used_when_ready(trial, self._kind)
             if total is None:
                 continue
             found = Footprint.anchored(
@@ -357,9 +352,9 @@ class Diagnoser:
                 return found
         return None
 
-    def _fitting(self, points: list[Point], margin: int = 0) -> int | None:
+    def _fitting(self, points: list[Point], margin: int = 0, *, serving: bool = True) -> int | None:
         """How many of the points, in order, are expected to fit; null without a basis."""
-        footprint, capacity = self._footprint(), self._capacity
+        footprint, capacity = self._footprint(serving=serving), self._capacity
         if footprint is None or capacity is None:
             return None
         return footprint.fitting(points, capacity - margin)
@@ -428,32 +423,22 @@ class Diagnoser:
         base: Base,
         held: dict[str, Any],
     ) -> None:
-        served, ready = search, Search(search.low, search.high, search.step, repeats=1)
         held = {**held, **self._held_beside(base)}
         seen: list[tuple[int, Trial]] = []
 
-        def observe(value: int, why: str) -> None:
-            trial = self._trial(why, command(value), base.env)
+        def expected(*, serving: bool) -> int | None:
+            count = self._fitting(points, serving=serving)
+            return None if count is None else search.low + (count - 1) * search.step
+
+        while (value := search.next(expected(serving=True), expected(serving=False))) is not None:
+            trial = self._trial(_why(flag, value, search), command(value), base.env)
             if not trial.valid:
                 self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
-                raise _UnsteadyError
+                return
             seen.append((value, trial))
-            served.observe(value, works=trial.outcome is TrialOutcome.SERVED)
-            ready.observe(value, works=trial.outcome is not TrialOutcome.FAILED)
-            self.boundaries[flag] = _boundary(served, ready, seen, held)
+            search.observe(value, trial.outcome)
+            self.boundaries[flag] = _boundary(search, seen, held)
             self.case.save(self.result)
-
-        with suppress(_UnsteadyError):
-            while (value := served.next(predicted := self._predicted(search, points))) is not None:
-                observe(value, _why(flag, value, served, predicted))
-            # What is ready and does not serve lies between; the start itself fails further up.
-            while served.edge is not None and (value := ready.next(ready.best)) is not None:
-                observe(value, f"{flag} {value}: does it still start?")
-
-    def _predicted(self, search: Search, points: list[Point]) -> int | None:
-        """The largest value of the search that is expected to fit."""
-        count = self._fitting(points)
-        return None if count is None else search.low + (count - 1) * search.step
 
     def _held_beside(self, base: Base) -> dict[str, Any]:
         held: dict[str, Any] = {
@@ -660,32 +645,36 @@ def _step(purpose: str, attempt: int) -> tuple[str, str]:
     return text, why if attempt == 1 else "once more: something else had moved"
 
 
-def _why(flag: str, value: int, search: Search, predicted: int | None) -> str:
+def _why(flag: str, value: int, search: Search) -> str:
     """What a trial of the search is for."""
-    if search.worked[value]:
+    if search.served[value]:
         return f"{flag} {value} once more: near an edge one run proves little"
-    if search.broke or search.worked:
-        return f"{flag} {value}: next to the edge"
-    return f"{flag} {value}: where the sizes put the edge" if predicted else f"{flag} {value}"
+    if search.best is None and search.edge is None:
+        return f"{flag} {value}: where the sizes put the edge"
+    if search.best is not None and search.edge is None:
+        return f"{flag} {value}: from where the start should fail"
+    return f"{flag} {value}: next to the edge"
 
 
-def _boundary(
-    served: Search, ready: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]
-) -> Boundary:
+def _boundary(search: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]) -> Boundary:
     """What the trials of one search showed, and nothing else."""
-    fails = ready.edge
-    broken = served.edge if fails is None else fails
+    broken = search.edge if search.fails is None else search.fails
     last = next((t for value, t in reversed(seen) if value == broken and t.failure), None)
     why = last.failure if last else None
+    note = ""
+    best, edge = search.shown, search.edge
+    if best is not None and edge is not None and edge > best + search.step:
+        note = f"between {best} and {edge} nothing was tried"
     return Boundary(
-        served=served.shown,
-        ready=ready.best,
-        fails=fails,
+        served=best,
+        ready=search.largest_ready,
+        fails=search.fails,
         fails_with=FailsWith(kind=why.kind, component=why.component) if why else None,
         held=held,
         trials=tuple(trial.n for _, trial in seen),
-        step=served.step,
-        band=served.band,
+        step=search.step,
+        band=search.band,
+        note=note,
     )
 
 

@@ -46,8 +46,9 @@ _TEXT: Final = (
 class LoadPlan:
     """How much is asked of the server.
 
-    ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time that one long prompt may take at
-    the speed seen so far; ``timeout_s`` is how long one request may go without an answer.
+    ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
+    that one long prompt may take at the speed seen so far; ``timeout_s`` is how long one request
+    may go without an answer.
     """
 
     prompts: int = 4

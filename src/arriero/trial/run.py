@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import psutil
 
 from arriero.base.redact import Redactor
@@ -36,6 +37,8 @@ QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
+_SETTLE: Final = 0.25
+"""Seconds after the ready line in which the last threads start; a server may still die of them."""
 _STOPPED_FOR: Final = 5.0
 """Seconds a process may be in the stopped state before it counts as hanging."""
 
@@ -157,10 +160,14 @@ class _TrialRun:
                 result: LoadResult | None = None
                 if hang is None and running.poll() is None:
                     ready_s = time.monotonic() - self.began
+                    await asyncio.sleep(_SETTLE)
                     await self._sample(running)
                     if (libraries := library_directory(running.pid)) is not None:
                         bench.on_libraries(libraries)
-                    result, hang = await self._load(running, command)
+                    if running.poll() is None:
+                        result, hang = await self._load(running, command)
+                    else:
+                        ready_s = None
                     await self._sample(running)
             finally:
                 watcher.cancel()
@@ -287,6 +294,7 @@ class _TrialRun:
         if outcome is not TrialOutcome.SERVED:
             broken = result.broken if result else None
             failure = _name_failure(reading, own_end, hang, broken, self.lines, ready_s is not None)
+            failure = _at_the_limit(failure, limit)
         peak = Peak(
             address_space=memory.address_space_peak,
             anonymous=max((s.anonymous or 0 for s in self.samples), default=0) or None,
@@ -437,6 +445,20 @@ def _name_failure(
     return Failure(
         kind=kind, phase=phase, fatal=True, line=lines, text=text, evidence=Evidence.INFERRED
     )
+
+
+def _at_the_limit(failure: Failure, limit: Limit | None) -> Failure:
+    """A thread that cannot start has no address space for its stack, if that is what is limited.
+
+    The log alone cannot know this: the same words stand for a limit on the number of processes.
+    """
+    stack = failure.kind is Kind.ENVIRONMENT and "Resource temporarily unavailable" in failure.text
+    if not stack or limit is None or limit.kind is not LimitKind.ADDRESS_SPACE:
+        return failure
+    return msgspec.structs.replace(
+        failure, kind=Kind.RUNTIME_ALLOCATION, component=None, evidence=Evidence.INFERRED,
+        not_this=tuple(t for t in failure.not_this if "memory" not in t),
+    )  # fmt: skip
 
 
 def describe_status(status: int) -> str:
