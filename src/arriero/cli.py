@@ -170,6 +170,8 @@ _load_options = _together(
 def _limit(size: int | None, kind: str) -> Limit | None:
     from arriero.process import Limit
 
+    if size == 0:
+        raise UsageError("--limit: must be above zero", hint="write it like 3.5GiB")
     return None if size is None else Limit(size, LimitKind(kind))
 
 
@@ -422,7 +424,7 @@ def report(session: Session, id: str, form: str, out: Path | None) -> int:  # no
 @_json_option
 @click.pass_obj
 def schema(session: Session, name: str) -> int:
-    """Print the JSON Schema of a document of the machine contract, such as diagnosis."""
+    """Print the JSON Schema of a document: diagnosis, explanation, verification, error, …"""
     import msgspec
 
     from arriero.record import json_schema
@@ -487,7 +489,7 @@ def _misused(error: click.ClickException, session: Session) -> UsageError:
     """What click found wrong, with a hint that fits."""
     own = session.own
     verb = own[0] if own else ""
-    message = error.format_message()
+    message = error.format_message().removesuffix(".")
     if verb not in _TAKES_COMMAND or session.words is not None:
         at = f"{verb} " if verb in cli.commands else ""
         return UsageError(message, hint=f"arriero {at}--help")
@@ -537,7 +539,10 @@ def run(argv: list[str]) -> int:
     """Run one command and return its exit status."""
     session = Session(*_split(argv))
     try:
-        status = cli.main(session.own, prog_name="arriero", standalone_mode=False, obj=session)
+        with cli.make_context("arriero", list(session.own), obj=session) as context:
+            status = cli.invoke(context)
+    except click.exceptions.Exit as done:  # --help, --version
+        return done.exit_code
     except ArrieroError as error:
         return _fail(error, session)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -545,9 +550,12 @@ def run(argv: list[str]) -> int:
         return UsageError.exit_code
     except click.ClickException as error:
         return _fail(_misused(error, session), session)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         told = "interrupted; every process that was started has ended"
         return _fail(_InterruptedError(told), session)
+    except BrokenPipeError:
+        session.write(b"")  # what is still to be written goes nowhere
+        return 0
     except OSError as error:
         where = f": {os.fsdecode(error.filename)}" if error.filename else ""
         return _fail(ArrieroError(f"{error.strerror or error}{where}", id="system"), session)

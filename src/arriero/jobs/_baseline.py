@@ -30,6 +30,9 @@ from arriero.record import (
 NO_COMMAND: Final = (
     "write the llama-server command after --, as in: arriero {} -- llama-server -m …"
 )
+_ENDS_AT_ONCE: Final = (
+    *("--help", "--version", "--license", "--list-devices", "--cache-list", "--completion-bash"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ def survey(
     command = parse_command(words, builtin_flags(), environ)
     found = find_engine(command.program, option=engine, environ=command.environ, cwd=cwd)
     command = command.with_flags(found.flags)
+    only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
+    if only is not None:
+        raise UsageError(
+            f"with {only} the server only prints something and ends",
+            hint="leave it out",
+            id="ends-at-once",
+        )
     source, _ = command.model_source()
     if source is ModelSource.ROUTER:
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -199,6 +200,11 @@ def _server_at(url: str, api_key: str | None) -> Serving:
     )
 
 
+def _reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
+
+
 async def _load(server: Serving, options: Options) -> LoadResult:
     import aiohttp
 
@@ -207,7 +213,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
             status, props = await client.call("GET", "/props")
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise NotFoundError(
-            f"nothing answers at {server.url('')}: {type(error).__name__}",
+            f"nothing answers at {server.url('')}: {_reason(error)}",
             hint="is the server running, and is the address right?",
             id="no-server",
         ) from None

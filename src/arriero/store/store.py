@@ -98,7 +98,8 @@ class Store:
             "id": getattr(kept, "id", None) or new_id(type(kept).__name__[:4].lower()),
             "schema": getattr(kept, "schema", ""),
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "summary": _summary(kept),
+            # File names need not be UTF-8, what SQLite keeps must be.
+            "summary": _summary(kept).encode("utf-8", "backslashreplace").decode(),
             "complete": getattr(kept, "complete", True),
             "document": encode(kept),
         }
