@@ -8,7 +8,7 @@ costs only the looks of the quoted text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -140,16 +140,22 @@ def is_reversed(raws: Sequence[str]) -> bool:
     Told by the server's own clock where there is one, by the prefix's clock otherwise, and by the
     order in which a start goes where there is neither.
     """
-    for trend in (_stamp_trend, _outer_trend, _milestone_trend):
+    for trend in (_stamp_trend, _outer_trend):
         up, down = trend(raws)
         if max(up, down) >= 2:
             return down > up
-    return False
+    up, down = _milestone_trend(raws)
+    return down >= 3 and down > 2 * up
 
 
 def _count_trend(values: list[int]) -> tuple[int, int]:
     pairs = list(pairwise(values))
     return sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
+
+
+def _sum_trends(many: Iterable[list[int]]) -> tuple[int, int]:
+    counts = [_count_trend(values) for values in many]
+    return sum(up for up, _ in counts), sum(down for _, down in counts)
 
 
 def _stamp_trend(raws: Sequence[str]) -> tuple[int, int]:
@@ -158,8 +164,7 @@ def _stamp_trend(raws: Sequence[str]) -> tuple[int, int]:
         line = clean(raw, 0)
         if line.stamp is not None:
             by_child.setdefault(line.child, []).append(line.stamp)
-    counts = [_count_trend(stamps) for stamps in by_child.values()]
-    return sum(up for up, _ in counts), sum(down for _, down in counts)
+    return _sum_trends(by_child.values())
 
 
 def _outer_trend(raws: Sequence[str]) -> tuple[int, int]:
@@ -186,37 +191,49 @@ _MILESTONES = tuple(
 
 
 def _milestone_trend(raws: Sequence[str]) -> tuple[int, int]:
-    ranks: list[int] = []
+    by_child: dict[str | None, list[int]] = {}
     for raw in raws:
-        text = clean(raw, 0).text
-        for rank, pattern in enumerate(_MILESTONES):
-            if pattern.search(text):
-                ranks.append(rank)
-                break
-    return _count_trend(ranks)
+        line = clean(raw, 0)
+        rank = next((n for n, told in enumerate(_MILESTONES) if told.search(line.text)), None)
+        if rank is not None:
+            by_child.setdefault(line.child, []).append(rank)
+    return _sum_trends(by_child.values())
 
 
-def wrap_width(shown: Sequence[str]) -> int | None:
-    """The column at which a terminal or a paste may have broken these plain lines.
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """How lines may have been broken: at which column, and whether only between words."""
+
+    width: int
+    words: bool
+
+
+def wrapping(shown: Sequence[str]) -> Wrapping | None:
+    """How a terminal or a paste may have broken these plain lines.
 
     The longest line tells, if what comes after lines of that length does not begin like a line of
     the server. It is a guess: a join counts only if a message is found across the seam.
     """
     width = max((len(line) for line in shown), default=0)
-    if width < 30 or len(shown) < 2:
+    if width < 30:
         return None
-    return width if any(continues(a, b, width) is not None for a, b in pairwise(shown)) else None
+    counts = {
+        words: sum(continues(a, b, Wrapping(width, words)) for a, b in pairwise(shown))
+        for words in (False, True)
+    }
+    if not any(counts.values()):
+        return None
+    return Wrapping(width, words=counts[True] > counts[False])
 
 
-def continues(before: str, after: str, width: int) -> str | None:
-    """What joins ``after`` to ``before`` if it was broken off there; None if it was not."""
+def continues(before: str, after: str, wrap: Wrapping) -> bool:
+    """Whether ``after`` may be what was broken off from ``before``."""
     rest = strip_outer(after)
     if not rest.strip() or _STRONG_START.match(rest):
-        return None
-    if len(before) == width:
-        return ""
-    word = rest.split(None, 1)[0]
-    return " " if len(before) < width < len(before) + 1 + len(word) else None
+        return False
+    if not wrap.words:
+        return len(before) == wrap.width
+    return len(before) < wrap.width < len(before) + 1 + len(rest.split(None, 1)[0])
 
 
 def strip_outer(shown: str) -> str:

@@ -124,6 +124,7 @@ class Start:
     checkpoints: int = 0
     """Bytes of the prompt cache and of one slot's checkpoints at their largest."""
     saving_line: int = -FAR
+    pinned_line: int = -FAR
     worker: bool = False
     capped: bool = False
     told: bool = False
@@ -248,6 +249,8 @@ class Story:
 
     def _request(self, event: Event, line: Line) -> None:
         facts = event.facts
+        if event.rule.id == "vk_allocate" and line.number - self.start.pinned_line <= 2:
+            return  # why pinned memory was refused
         size, exact = _size_in(facts)
         cause = self._recent(line)
         if cause is None or not self._can_take_request(cause, event, line, size):
@@ -461,7 +464,10 @@ class Story:
     def _state(self, event: Event, line: Line) -> None:
         start, facts = self.start, event.facts
         self._serving()
-        size = bytes_of(facts["mib"])
+        self._progress(line)
+        size = bytes_of(facts.get("mib", "0"))
+        if event.rule.id == "saving":
+            start.saving_line = line.number
         if "count" in facts:
             start.checkpoints = max(start.checkpoints, size * int(facts["count"]))
             return
@@ -553,8 +559,6 @@ class Story:
                 start.role = Role.DRAFT
         if rule.to == "reserve":
             start.reserving = True
-        if rule.to == "saving":
-            start.saving_line = line.number
         if rule.phase is Phase.SERVING:
             self._serving()
             start.ready = start.ready or rule.to == "ready"
@@ -595,6 +599,8 @@ class Story:
         if event.rule.to == "rpc":
             self.start.worker = True
             return
+        if event.rule.id == "pinned":
+            self.start.pinned_line = line.number
         self._progress(line)
         self._note(event.rule.notice or event.rule.id, line)
 

@@ -14,7 +14,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from arriero.logs.grammar import Event, events
-from arriero.logs.lines import clean, continues, is_reversed, plain, strip_outer, wrap_width
+from arriero.logs.lines import (
+    Wrapping,
+    clean,
+    continues,
+    is_reversed,
+    plain,
+    strip_outer,
+    wrapping,
+)
 from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.reader import LogReader
 
@@ -54,12 +62,12 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
         sample.reverse()
         numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
     reader = LogReader()
-    width = wrap_width([plain(line) for line in sample])
+    wrap = wrapping([plain(line) for line in sample])
     wrapped = False
-    if width is None:
+    if wrap is None:
         _feed(reader, numbered)
     else:
-        wrapped = _feed_joined(reader, numbered, width)
+        wrapped = _feed_joined(reader, numbered, wrap)
     how = ("reversed",) * backwards + ("wrapped",) * wrapped
     readings = reader.readings()
     if backwards:
@@ -209,33 +217,30 @@ def _turn_back(reading: Reading, lines: int) -> Reading:
 # --- wrapped lines ------------------------------------------------------------------------------
 
 
-def _feed_joined(reader: LogReader, numbered: Iterable[tuple[int, bytes]], width: int) -> bool:
-    """Feed all lines, joining what was broken at ``width``. Whether any had to be joined."""
-    joined_any = False
+def _feed_joined(reader: LogReader, numbered: Iterable[tuple[int, bytes]], wrap: Wrapping) -> bool:
+    """Feed all lines, joining what was broken. Whether any had to be joined."""
+    joined = False
     pieces: list[tuple[int, str]] = []
-    glue: list[str] = []
     for number, raw in numbered:
         shown = plain(_decode(raw))
-        join = continues(pieces[-1][1], shown, width) if pieces else None
-        if join is None or len(pieces) >= MAX_PIECES:
-            joined_any |= _feed_pieces(reader, pieces, glue)
-            pieces, glue = [], []
-        else:
-            glue.append(join)
+        full = len(pieces) >= MAX_PIECES
+        if pieces and (full or not continues(pieces[-1][1], shown, wrap)):
+            joined |= _feed_pieces(reader, pieces, wrap)
+            pieces = []
         pieces.append((number, shown))
-    return _feed_pieces(reader, pieces, glue) or joined_any
+    return _feed_pieces(reader, pieces, wrap) or joined
 
 
-def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], glue: list[str]) -> bool:
+def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], wrap: Wrapping) -> bool:
     """Feed what may be the pieces of one line; joined only if a message goes across a seam."""
     if len(pieces) > 1:
-        tails = [join + strip_outer(p) for join, (_, p) in zip(glue, pieces[1:], strict=True)]
+        glue = " " if wrap.words else ""
+        tails = [glue + strip_outer(piece) for _, piece in pieces[1:]]
         line = clean(pieces[0][1] + "".join(tails), pieces[0][0])
         end = len(line.text)
         seams = [end - len("".join(tails[n:]).rstrip()) for n in range(len(tails))]
         found = events(line.text)
-        spans = [event.span for event in found]
-        if any(first < seam < last for first, last in spans for seam in seams):
+        if any(first < seam < last for first, last in (e.span for e in found) for seam in seams):
             reader.take(line, found)
             return True
     for number, piece in pieces:

@@ -140,6 +140,7 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
     if death.kind is Kind.KILLED and start.saved + start.checkpoints >= _GROWN:
         death.kind, death.inferred = Kind.STATE_GROWTH, True
         of_prompts = start.saved >= start.checkpoints
+        death.size = max(start.saved, start.checkpoints)
         death.component = Component.PROMPT_CACHE if of_prompts else Component.CHECKPOINTS
     elif death.kind is Kind.CRASH and death.component and story.uses_rpc:
         death.kind, death.inferred = Kind.RPC, True
