@@ -214,12 +214,16 @@ SIGNS: Final[dict[str, str]] = {
 """What ``LogReader.marks`` counts: id → words of the line that shows it."""
 
 
-def _told_at(match: re.Match[str]) -> int:
-    """Where a message has said all: an open-ended reason may run on into other text."""
-    if "why" not in match.re.groupindex or match["why"] is None:
-        return match.end()
-    words = MEMORY_WORDS.search(match["why"])
-    return match.start("why") + (words.end() if words else 1)
+def _span(text: str, key: str, match: re.Match[str]) -> tuple[int, int]:
+    """From where to where ``text`` holds the message: key and pattern, but not an open end."""
+    end = match.end()
+    if "why" in match.re.groupindex and match["why"] is not None:
+        words = MEMORY_WORDS.search(match["why"])
+        end = match.start("why") + (words.end() if words else 1)
+    if key in match[0]:
+        return match.start(), end
+    at = text.find(key)
+    return min(at, match.start()), max(at + len(key), end)
 
 
 def events(text: str) -> list[Event]:
@@ -232,7 +236,7 @@ def events(text: str) -> list[Event]:
         if match is None:
             continue
         facts = {name: value for name, value in match.groupdict().items() if value is not None}
-        found.append(Event(rule, facts, (match.start(), _told_at(match))))
+        found.append(Event(rule, facts, _span(text, rule.key, match)))
         if rule.act not in (Act.OWNER, Act.FAILURE):
             break
     return found

@@ -290,7 +290,7 @@ class Story:
         size, exact = _size_in(event.facts)
         cause = self._recent(line)
         chunk = cause is not None and cause.family in ("Vulkan", "Metal") and cause.size is not None
-        if cause is None or not cause.unowned or not (cause.about(size) or chunk):
+        if cause is None or not _can_take_buffer(cause, event, size, chunk=chunk):
             cause = self._new(event, line, Kind.ALLOCATION)
         cause.last = line.number
         self._name_device(cause, event.facts["buf"])
@@ -307,6 +307,8 @@ class Story:
 
     def _owner(self, event: Event, line: Line) -> None:
         rule = event.rule
+        if rule.phase is Phase.SERVING:
+            self._serving()
         cause = self._recent(line, GROUP)
         if cause is None or not _can_own(cause, event):
             cause = self._new(event, line, Kind.ALLOCATION)
@@ -563,7 +565,7 @@ class Story:
             self._serving()
             start.ready = start.ready or rule.to == "ready"
             start.role = Role.MMPROJ if rule.to == "image" else start.role
-        elif rule.phase is Phase.WARMUP or start.phase not in RUNTIME:
+        elif start.phase is not Phase.SERVING:
             start.phase = rule.phase
             if rule.phase is Phase.LOAD and start.role is Role.MMPROJ:
                 start.role = Role.MAIN
@@ -653,6 +655,14 @@ def _place(cause: Cause, frame: str) -> None:
         cause.kind = Kind.RPC if cause.kind is Kind.CRASH else cause.kind
     elif cause.kind is Kind.CRASH or (cause.unowned and cause.kind is Kind.RUNTIME_ALLOCATION):
         cause.component, cause.phase = Component.PROMPT_CACHE, Phase.SERVING
+
+
+def _can_take_buffer(cause: Cause, event: Event, size: int | None, *, chunk: bool) -> bool:
+    """Whether the buffer that ggml names is the one that ``cause`` is about."""
+    if cause.unowned:
+        return cause.about(size) or chunk
+    same = cause.component is event.rule.component and cause.kind in MEMORY
+    return same and cause.device is None and cause.about(size)
 
 
 def _can_own(cause: Cause, event: Event) -> bool:
