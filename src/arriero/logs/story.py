@@ -113,6 +113,7 @@ class Start:
     role: Role = Role.MAIN
     fit: str | None = None
     """``announced``, or ``probing`` when the log shows the dry runs themselves."""
+    dry: bool = False
     contexts: int = 0
     reserving: bool = False
     ready: bool = False
@@ -129,6 +130,11 @@ class Start:
     capped: bool = False
     told: bool = False
     """Whether any line was understood."""
+
+    @property
+    def probing(self) -> bool:
+        """Whether lines are those of a dry run."""
+        return self.dry or self.fit == "probing"
 
     @property
     def over(self) -> bool:
@@ -237,7 +243,7 @@ class Story:
             fatal=rule.fatal,
             presumed=rule.presumed,
             inferred=rule.inferred,
-            probe=start.fit == "probing",
+            probe=start.probing,
         )
         if len(start.causes) >= KEEP:
             # the first ones decide, and the last one is what a death would follow from
@@ -249,7 +255,7 @@ class Story:
 
     def _request(self, event: Event, line: Line) -> None:
         facts = event.facts
-        if event.rule.id == "vk_allocate" and line.number - self.start.pinned_line <= 2:
+        if event.rule.id == "vk_allocate" and line.number - self.start.pinned_line <= NEAR // 2:
             return  # why pinned memory was refused
         size, exact = _size_in(facts)
         cause = self._recent(line)
@@ -357,7 +363,7 @@ class Story:
     def _same(self, cause: Cause, event: Event, kind: Kind) -> bool:
         """Whether a further message is about the failure just before it."""
         rule = event.rule
-        if cause.probe != (self.start.fit == "probing") or cause.went_on:
+        if cause.probe != self.start.probing or cause.went_on:
             return False
         if rule.component is Component.GRAPH and kind is Kind.ALLOCATION:
             return cause.unowned and cause.family == "CPU"
@@ -439,7 +445,7 @@ class Story:
             line.text,
             line.number,
             component=Component.PROMPT_CACHE if saving else None,
-            phase=Phase.FIT if self.start.fit == "probing" else self.start.phase,
+            phase=Phase.FIT if self.start.probing else self.start.phase,
             fatal=True,
         )
         self._place_by_frames(death)
@@ -447,7 +453,8 @@ class Story:
 
     def _end(self, event: Event, line: Line) -> None:
         if event.rule.id in ("end_exit", "end_unable") or "with model" in line.text:
-            self.start.fit = None  # only the real start says this, a dry run never does
+            # only the real start says this, a dry run never does
+            self.start.fit, self.start.dry = None, False
         if self.start.end is None:
             self.start.end = Cause(
                 Kind.ALLOCATION, event.rule.id, line.number, line.text, line.number, inferred=True
@@ -493,7 +500,7 @@ class Story:
     def _size(self, event: Event, line: Line) -> None:
         start, component = self.start, event.rule.component or Component.COMPUTE
         size = bytes_of(event.facts["mib"])
-        if start.fit == "probing" or size == 0:
+        if start.probing or size == 0:
             return  # a dry run's buffers are not real
         device = event.facts.get("buf", "CPU")
         self.devices.add(device)
@@ -522,13 +529,13 @@ class Story:
             start.totals[component] = several + size
         if int(event.facts.get("planes", 0)):
             self._note("rs_planes", line)
-        if start.fit != "probing":
+        if not start.probing:
             start.seen.add(component)
             self._progress(line)
 
     def _value(self, event: Event, line: Line) -> None:
         start = self.start
-        if start.fit == "probing":
+        if start.probing:
             return
         if event.rule.id in ("slots", "slot"):
             start.role = Role.MAIN
@@ -553,7 +560,9 @@ class Story:
             start.role, start.phase, start.contexts = Role.MAIN, Phase.LOAD, 0
             start.reserving = False
             return
-        if start.fit == "probing" and rule.phase in (Phase.LOAD, Phase.CONTEXT):
+        if rule.to in ("dry", "real"):
+            start.dry, start.contexts = rule.to == "dry", 0
+        if start.probing and rule.phase in (Phase.LOAD, Phase.CONTEXT):
             return
         if rule.to == "context":
             start.contexts += 1
@@ -573,7 +582,8 @@ class Story:
 
     def _serving(self) -> None:
         start = self.start
-        start.phase, start.fit, start.served = Phase.SERVING, None, True
+        start.phase, start.served = Phase.SERVING, True
+        start.fit, start.dry = None, False
         if start.role is Role.DRAFT:
             start.role = Role.MAIN
 

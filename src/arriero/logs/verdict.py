@@ -65,7 +65,7 @@ def judge(
     """The failure of one start, and what is secondary to it, in the order of the log."""
     deaths = [*start.deaths, *_unlogged_death(story, start, exit_status)]
     probes = [c for c in start.causes if c.probe]
-    if start.fit == "probing" and probes and (deaths or probes[-1].fatal):
+    if start.probing and probes and (deaths or probes[-1].fatal):
         probes.pop()  # it did not outlive the probe
     real = [c for c in start.causes if c not in probes]
     fatal = [c for c in real if _ended_it(c, start, deaths)]
@@ -128,7 +128,7 @@ def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list
             story.last.text or f"ended by signal {signal}",
             story.last.number,
             component=Component.PROMPT_CACHE if saving and signal != _SIGKILL else None,
-            phase=Phase.FIT if start.fit == "probing" else start.phase,
+            phase=Phase.FIT if start.probing else start.phase,
             fatal=True,
             inferred=True,
         )
