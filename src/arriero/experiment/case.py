@@ -11,7 +11,7 @@ from arriero.command import Command
 from arriero.memory.context import Context, context
 from arriero.process import Limit
 from arriero.record import Baseline, Diagnosis, Explanation, Trial
-from arriero.trial import Bench
+from arriero.trial import SETTLE, Bench
 
 AUTO_SLOTS: Final = 4
 """Slots of ``-np`` left to the server, with unified KV (tools/server/server.cpp)."""
@@ -87,7 +87,8 @@ def used_when_ready(trial: Trial, kind: LimitKind | None) -> int | None:
     """The same before the first request, so that what grows with requests is left out."""
     if trial.ready_s is None:
         return None
-    idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.ready_s + 0.5]
+    end = trial.ready_s + SETTLE + 0.05
+    idle = [s for s in trial.samples if s.requests == 0 and s.at <= end]
     if kind is LimitKind.ADDRESS_SPACE:
         values = [s.address_space for s in idle if s.address_space]
     else:

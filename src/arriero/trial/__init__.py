@@ -1,9 +1,18 @@
 """One run of the engine: start, load, watch, end, record."""
 
 from arriero.trial.load import LoadPlan, LoadResult, run_load
-from arriero.trial.run import Bench, Patience, TrialSpec, describe_status, prepare, run_trial
+from arriero.trial.run import (
+    SETTLE,
+    Bench,
+    Patience,
+    TrialSpec,
+    describe_status,
+    prepare,
+    run_trial,
+)
 
 __all__ = [
+    "SETTLE",
     "Bench",
     "LoadPlan",
     "LoadResult",

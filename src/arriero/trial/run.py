@@ -37,7 +37,7 @@ QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
-_SETTLE: Final = 0.25
+SETTLE: Final = 0.25
 """Seconds after the ready line in which the last threads start; a server may still die of them."""
 _STOPPED_FOR: Final = 5.0
 """Seconds a process may be in the stopped state before it counts as hanging."""
@@ -160,7 +160,7 @@ class _TrialRun:
                 result: LoadResult | None = None
                 if hang is None and running.poll() is None:
                     ready_s = time.monotonic() - self.began
-                    await asyncio.sleep(_SETTLE)
+                    await asyncio.sleep(SETTLE)
                     await self._sample(running)
                     if (libraries := library_directory(running.pid)) is not None:
                         bench.on_libraries(libraries)
