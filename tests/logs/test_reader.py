@@ -228,3 +228,31 @@ def test_a_table_row_is_key_and_pattern() -> None:
     assert rule.pattern.search("0 12.50 MiB on")["mib"] == "12.50"  # type: ignore[index]  # that it fits is the test
     assert (rule.family, rule.act) == ("CUDA", Act.REQUEST)
     assert plain.pattern.search("xa(bx")
+
+
+def test_figures_of_absurd_length_are_only_cut() -> None:
+    huge = "9" * 6000
+    for line in (
+        f"llama_context: n_ctx = {huge}",
+        f"ggml_aligned_malloc: insufficient memory (attempted to allocate {huge}.{huge} MB)",
+        f"alloc_tensor_range: failed to allocate CUDA0 buffer of size {huge}",
+        f"llama_kv_cache:  CPU KV buffer size = {huge}.00 MiB",
+        f"build: {huge} (abcdef0) with gcc",
+        f"srv update: - cache state: {huge} prompts, {huge},{huge} MiB (limits: {huge} MiB)",
+        f"slot created context checkpoint {huge} of 32 (size = 1.2.3,4 MiB)",
+        f"{huge}.00.000.000 I main: model loaded",
+    ):
+        assert len(fed(line).readings()) == 1
+        assert len(read_log([line.encode()])) == 1
+
+
+def test_the_last_saved_prompt_is_known_in_a_long_log_too() -> None:
+    lines = [
+        f"srv  prompt_save:  - saving prompt with length {n}, total state size = 1.000 MiB\n"
+        f"slot launch_slot_: id  0 | task {n} | processing task\n"
+        for n in range(500)
+    ]
+    end = "srv  prompt_save:  - saving prompt with length 7, total state size = 1.0 MiB\nAborted\n"
+    (reading,) = read_log([*(line.encode() for line in lines), end.encode()])
+    assert reading.failure is not None
+    assert reading.failure.component is Component.PROMPT_CACHE

@@ -89,8 +89,8 @@ class Event:
 
 
 _STANDS_FOR: Final = {
-    "mib": r"(?P<mib>\d[\d.,]*)",
-    "bytes": r"(?P<bytes>\d{1,20})",
+    "mib": r"(?P<mib>\d[\d.,]{0,18})",
+    "bytes": r"(?P<bytes>\d{1,18})",
     "buf": r"(?P<buf>\S.*?)",
     "name": r"(?P<buf>\S+)",
     "gpu": r"(?P<api>CUDA|ROCm|MUSA|HIP)",
@@ -226,10 +226,13 @@ def _span(text: str, key: str, match: re.Match[str]) -> tuple[int, int]:
     return min(at, match.start()), max(at + len(key), end)
 
 
-def events(text: str) -> list[Event]:
-    """The rules that fit ``text``: the first one, and what a failure's line says to have ended."""
+def events(text: str, rules: tuple[Rule, ...] = RULES) -> list[Event]:
+    """The rules that fit ``text``: the first one, and what a failure's line says to have ended.
+
+    ``rules`` are those that can fit, if that is known.
+    """
     found: list[Event] = []
-    for rule in RULES:
+    for rule in rules:
         if rule.key not in text or (found and rule.act not in (Act.OF_DRAFT, Act.END)):
             continue
         match = rule.pattern.search(text)

@@ -22,7 +22,7 @@ _NOT_A_HOST = r"(?!(?:srv|slot|que|res|cmn|spec)\s)"
 _OUTER = re.compile(
     rf"""
     (?P<quote>>\s?)
-  | (?P<stamp>\d+\.\d\d\.\d{{3}}\.\d{{3}})\s
+  | (?P<stamp>\d{{1,9}}\.\d\d\.\d{{3}}\.\d{{3}})\s
   | (?P<level>[IWED])\s(?=\S)
   | \[\s{{0,4}}(?P<child>\d{{4,5}})\]\s
   | (?P<iso>\d{{4}}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:Z|\s?[+-]\d\d:?\d\d)?)
@@ -45,6 +45,8 @@ _MAYBE_OUTER = re.compile(
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
+    r"|/\S+:\d+: |radv/|(?:CUDA|ROCm|MUSA|HIP) error|  current device|terminate called"
+    r"|Segmentation fault|Aborted|Killed"
     r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:"
     r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main|build"
     r"|system_info|set_|reserve|output_reserve|device_info|update|warning|error)\w*:\s"
@@ -67,7 +69,7 @@ def plain(raw: str) -> str:
     """``raw`` without colours, carriage returns, NULs, and at most ``MAX_LINE`` characters."""
     if len(raw) > MAX_LINE:
         raw = raw[:MAX_LINE]
-    if "\x1b" in raw or "m" in raw:
+    if "\x1b" in raw or "[" in raw:
         raw = _COLOUR.sub("", raw)
     if "\x00" in raw:
         raw = raw.replace("\x00", "")

@@ -8,12 +8,15 @@ between two lines that say something else. Everything else is read in full.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from typing import Final, TypeVar
 
 import msgspec
 
-from arriero.logs.grammar import Event, events
+from arriero.logs.grammar import RULES, Act, Event, Rule, events
 from arriero.logs.lines import (
     Wrapping,
     clean,
@@ -25,6 +28,7 @@ from arriero.logs.lines import (
 )
 from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.reader import LogReader
+from arriero.logs.story import NEAR, bytes_of
 
 BLOCK: Final = 1 << 20
 LONGEST: Final = 1 << 16
@@ -44,6 +48,8 @@ _TELLING_DIGITS: Final = (b"exit", b"status", b"ignal")
 """Words next to which the digits make the meaning."""
 _REPEATED: Final = frozenset(("request", "request_old", "request_done", "idle", "reprocess"))
 """Rules of which one line says as much as a thousand."""
+_HARMLESS: Final = frozenset((Act.STATE, Act.NOTICE, Act.SIZE, Act.TOTAL, Act.VALUE, Act.DEVICE))
+_DIGIT_KEYS: Final = frozenset(rule.key for rule in RULES if any(map(str.isdigit, rule.key)))
 
 
 def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
@@ -133,41 +139,90 @@ def _decode(line: bytes) -> str:
 
 
 class _Shapes:
-    """Which lines need not be read: ``known`` holds their shapes."""
+    """What is known of lines by their shape: which need not be read, which rules can fit others."""
 
     def __init__(self) -> None:
-        self.known: set[bytes] = set()
+        self.skip: set[bytes] = set()
         self._said: set[bytes] = set()
+        self._rules: dict[bytes, tuple[Rule, ...]] = {}
+        self.states: dict[bytes, re.Pattern[bytes]] = {}
+        """Shapes of lines about saved state: only a larger state than before is worth reading."""
+        self._largest: dict[re.Pattern[bytes], int] = {}
+
+    def is_larger(self, pattern: re.Pattern[bytes], raw: bytes) -> bool:
+        """Whether this line tells of more saved state than those before it."""
+        facts = pattern.search(raw)
+        if facts is None:
+            return True
+        groups = facts.groupdict()
+        size = bytes_of((groups["mib"] or b"0").decode()) * int(groups.get("count") or 1)
+        if size <= self._largest.get(pattern, -1):
+            return False
+        self._largest[pattern] = size
+        return True
+
+    def events(self, shape: bytes, text: str) -> list[Event]:
+        """As ``grammar.events``, trying only rules whose key a line of this shape can hold."""
+        rules = self._rules.get(shape)
+        if rules is None:
+            rules = tuple(rule for rule in RULES if rule.key in text or rule.key in _DIGIT_KEYS)
+            if len(self._rules) >= MAX_SHAPES:
+                self._rules.clear()
+            self._rules[shape] = rules
+        return events(text, rules)
 
     def learn(self, shape: bytes, raw: bytes, found: list[Event]) -> None:
+        """Decide whether lines of this shape need to be read again."""
         if not found:
             if any(word in raw for word in _TELLING_DIGITS):
                 return
         elif all(event.rule.id in _REPEATED for event in found):
             self._said.add(shape)
         else:
-            self.known -= self._said
-            self._said.clear()
+            if any(event.rule.act not in _HARMLESS for event in found):
+                # whether it still serves is worth hearing again
+                self.skip -= self._said
+                self._said.clear()
+            if found[0].rule.act is Act.STATE and len(self.states) < MAX_SHAPES:
+                self.states[shape] = _as_bytes(found[0].rule)
             return
-        if len(self.known) >= MAX_SHAPES:
-            self.known.clear()
+        if len(self.skip) >= MAX_SHAPES:
+            self.skip.clear()
             self._said.clear()
-        self.known.add(shape)
+        self.skip.add(shape)
+
+
+@cache
+def _as_bytes(rule: Rule) -> re.Pattern[bytes]:
+    return re.compile(rule.pattern.pattern.encode())
+
+
+def _shape(raw: bytes) -> bytes:
+    """``raw`` without its digits, except for those of the child of a router that says it."""
+    if raw[:1] == b"[":
+        return raw[: raw.find(b"]", 0, 12)] + raw.translate(None, _DIGITS)
+    return raw.translate(None, _DIGITS)
 
 
 def _feed(reader: LogReader, numbered: Iterable[tuple[int, bytes]]) -> None:
     shapes = _Shapes()
-    known = shapes.known
+    skip, states = shapes.skip, shapes.states
     number, raw = 0, b""
     taken = 0
+    passed = nothing = (-NEAR, b"")
     for number, raw in numbered:
-        shape = raw.translate(None, _DIGITS)
-        if raw[:1] == b"[":  # what one child of a router says, another has not said
-            shape = raw[: raw.find(b"]", 0, 12)] + shape
-        if shape in known:
+        shape = raw.translate(None, _DIGITS) if raw[:1] != b"[" else _shape(raw)
+        if shape in skip:
             continue
+        if shape in states and not shapes.is_larger(states[shape], raw):
+            passed = (number, raw)
+            continue
+        if 0 < number - passed[0] <= NEAR:
+            # what was done just before may tell what the next line is about
+            reader.take(clean(_decode(passed[1]), passed[0]))
+            passed = nothing
         line = clean(_decode(raw), number)
-        found = events(line.text)
+        found = shapes.events(shape, line.text)
         reader.take(line, found)
         if line.child is None or raw[:1] == b"[":
             shapes.learn(shape, raw, found)
@@ -188,10 +243,10 @@ def _turned(
     number = 0
     for number, raw in numbered:
         if not keep_all:
-            shape = raw.translate(None, _DIGITS)
-            if shape in shapes.known or len(kept) >= MAX_KEPT:
+            shape = _shape(raw)
+            if shape in shapes.skip or len(kept) >= MAX_KEPT:
                 continue
-            found = events(clean(_decode(raw), 0).text)
+            found = shapes.events(shape, clean(_decode(raw), 0).text)
             shapes.learn(shape, raw, found)
             if not found:
                 continue
@@ -243,6 +298,9 @@ def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], wrap: Wrappin
         if any(first < seam < last for first, last in (e.span for e in found) for seam in seams):
             reader.take(line, found)
             return True
+    child: str | None = None
     for number, piece in pieces:
-        reader.take(clean(piece, number))
+        line = clean(piece, number)
+        child = line.child or child
+        reader.take(replace(line, child=child))
     return False
