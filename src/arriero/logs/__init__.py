@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arriero.logs.reader import LogReader, Mark
+from arriero.logs.reader import LogReader, Mark, principal
 from arriero.logs.stream import read_log
 
-__all__ = ["LogReader", "Mark", "read_log"]
+__all__ = ["LogReader", "Mark", "principal", "read_log"]

@@ -91,8 +91,8 @@ class Event:
 _STANDS_FOR: Final = {
     "mib": r"(?P<mib>\d[\d.,]{0,18})",
     "bytes": r"(?P<bytes>\d{1,18})",
-    "buf": r"(?P<buf>\S.*?)",
-    "name": r"(?P<buf>\S+)",
+    "buf": r"(?P<buf>\S.{0,80}?)",
+    "name": r"(?P<buf>\S{1,80})",
     "gpu": r"(?P<api>CUDA|ROCm|MUSA|HIP)",
     "hash": r"(?P<commit>[0-9a-f]{6,40})",
 }

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-MAX_LINE = 8192
+MAX_LINE = 4096
 """Characters of a line that are looked at."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|(?:\^\[)?\[\d{1,3}(?:;\d{1,3})*m")

@@ -109,3 +109,14 @@ class LogReader:
             own = None
         out = [] if own is None else [verdict.read(own, exit_status)]
         return (*out, *(verdict.read(s, exit_status if own is None else None) for s in children))
+
+
+def principal(readings: Sequence[Reading]) -> Reading:
+    """Of several processes in one log, the one a person asks about: the one that failed.
+
+    A fatal failure before one that was outlived, before none; among equals the first.
+    """
+    return min(
+        readings,
+        key=lambda r: 2 if r.failure is None else 0 if r.failure.fatal else 1,
+    )

@@ -572,7 +572,8 @@ class Story:
             start.reserving = True
         if rule.phase is Phase.SERVING:
             self._serving()
-            start.ready = start.ready or rule.to == "ready"
+            if rule.to == "ready":
+                start.ready, start.end = True, None
             start.role = Role.MMPROJ if rule.to == "image" else start.role
         elif start.phase is not Phase.SERVING:
             start.phase = rule.phase

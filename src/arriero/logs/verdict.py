@@ -12,6 +12,7 @@ from arriero.logs.model import Effective, Failure, Notice, Reading
 from arriero.logs.story import FAR, KEEP, MEMORY, MIB, MILD, NEAR, RUNTIME, Cause, Start, Story
 
 _DEADLY: Final = (4, 6, 7, 8, 9, 11)
+_ASSERTS: Final = ("assert", "ggml_abort", "abort_text", "abort_place", "abort_frame")
 _SIGKILL: Final = 9
 _GROWN: Final = 1024 * MIB
 """Saved state from which on a kill is put down to its growth."""
@@ -142,6 +143,8 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
         of_prompts = start.saved >= start.checkpoints
         death.size = max(start.saved, start.checkpoints)
         death.component = Component.PROMPT_CACHE if of_prompts else Component.CHECKPOINTS
+    elif death.kind is Kind.CRASH and start.worker and death.rule in _ASSERTS:
+        death.kind = Kind.RPC  # a worker does nothing but what a client asks
     elif death.kind is Kind.CRASH and death.component and story.uses_rpc:
         death.kind, death.inferred = Kind.RPC, True
     return death
