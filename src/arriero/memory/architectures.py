@@ -1,8 +1,9 @@
 """Which memory each architecture keeps between tokens, and which keys say how much.
 
 The table restates llama.cpp's ``llama_model::create_memory`` and every ``load_arch_hparams`` in
-``src/models/`` as data (build 11434; what build 10435 does otherwise is marked). An architecture
-that is not here is not known, and nothing is guessed about it.
+``src/models/`` as data. Sources of builds 10435 and 11434 were read, builds 10068, 10092 and 10434
+asked; where they differ, a rule says since which build it holds. An architecture that is not here
+is not known, and nothing is guessed about it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-OLD: Final = 10435
-"""The last build whose source was read that follows the older rules marked here."""
-NEW: Final = 11434
-"""The first build whose source was read that follows the newer rules."""
+SEEN: Final = (10068, 10092, 10434, 10435, 11434)
+"""The builds that the rules were taken from. Between two of them a rule may change anywhere."""
+AFTER_10068: Final = 10069
+AFTER_10092: Final = 10093
+AFTER_10435: Final = 10436
+"""A rule is taken to hold from the first build after the last that was seen without it."""
 
 
 class Memory(StrEnum):
@@ -62,8 +65,8 @@ class Window:
     """Only an explicit 0 turns it off."""
     only_with_layers: int | None = None
     """There is no window unless the model has so many layers."""
-    old_array: bool = False
-    """An array counts up to build 10435 too; the others ignored it there."""
+    array_since: int = AFTER_10435
+    """Before, an array is ignored where a number may stand."""
 
 
 class Recurrent(StrEnum):
@@ -122,27 +125,28 @@ class Arch:
     encoder: bool = False
     """Outputs are reserved for the whole batch."""
     no_flash_attention: bool = False
-    rollback: bool = False
+    rollback_since: int | None = None
     """Keeps planes of state to roll back to (``llm_arch_supports_rs_rollback``)."""
-    rollback_since: int = 0
-    nextn_since: int = NEW
-    """The first build read that counts ``nextn_predict_layers``; 0 where all do."""
-    nextn_filter_since: int = NEW
-    """The first build read that keeps NextN layers out of the main KV cache; 0 where all do."""
+    nextn_since: int = AFTER_10435
+    """Counts ``nextn_predict_layers``."""
+    nextn_filter_since: int = AFTER_10435
+    """Keeps NextN layers out of the main KV cache."""
+    indexer_since: int = 0
+    """Keeps a cache for its indexer; before, a plain one is all."""
     since: int = 0
-    """The first build whose source was read that has it; 0 where all have."""
+    """Is known at all."""
     pooled_rows: int = 1
     """Rows of an indexer with pooled keys, per token."""
 
 
 _PLAIN: Final = (
     "llama llama-embed deci falcon gpt2 gptneox mpt baichuan starcoder refact bloom stablelm qwen "
-    "qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe qwen3tts phi2 phi3 phimoe plamo "
+    "qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe phi2 phi3 phimoe plamo "
     "codeshell orion internlm2 minicpm minicpm3 gemma starcoder2 xverse command-r dbrx olmo olmoe "
     "openelm arctic deepseek deepseek2-ocr chatglm bitnet jais jais2 nemotron exaone granite "
     "granitemoe chameleon bailingmoe dots1 arcee ernie4_5 ernie4_5-moe paddleocr hunyuan-moe "
     "hunyuan-dense hunyuan_vl smollm3 seed_oss grovemoe apertus minimax-m2 cogvlm pangu-embedded "
-    "mistral3 maincoder talkie pockettts plm"
+    "mistral3 maincoder talkie plm"
 )
 _NONE: Final = (
     "bert jina-bert-v2 jina-bert-v3 nomic-bert nomic-bert-moe neo-bert eurobert wavtokenizer-dec "
@@ -159,17 +163,15 @@ _NEMOTRON_H: Final = replace(
     _HYBRID,
     recurrent=Recurrent.IDLE,
     attention=Filter.IDLE,
-    rollback=True,
+    rollback_since=AFTER_10092,
     nextn_since=0,
 )
-_LFM2: Final = replace(
-    _HYBRID, state=State.SHORT_CONVOLUTION, rollback=True, rollback_since=NEW
-)
+_LFM2: Final = replace(_HYBRID, state=State.SHORT_CONVOLUTION, rollback_since=AFTER_10435)
 _QWEN_NEXT: Final = replace(
     _HYBRID, recurrent=Recurrent.INTERVAL, attention=Filter.TRUNK, nextn_since=0
 )
 _KDA: Final = replace(_HYBRID, state=State.KDA, mla=True)
-_KDA_NEW: Final = replace(_KDA, rollback=True, since=NEW)
+_KDA_NEW: Final = replace(_KDA, rollback_since=0, since=AFTER_10435)
 _RECURRENT: Final = Arch(memory=Memory.RECURRENT, recurrent=Recurrent.ALL, state=State.WKV)
 _NEXTN: Final = Arch(nextn_since=0)
 _INDEXED: Final = Arch(memory=Memory.DSA, mla=True, nextn_since=0, nextn_filter_since=0)
@@ -178,9 +180,10 @@ _OPTIONAL: Final = Window(optional=True, period=4)
 ARCHITECTURES: Final[dict[str, Arch]] = {
     **dict.fromkeys(_PLAIN.split(), Arch()),
     **dict.fromkeys(_NONE.split(), Arch(memory=Memory.NONE)),
-    "clef": Arch(memory=Memory.NONE, since=NEW),
+    **dict.fromkeys(("qwen3tts", "pockettts"), Arch(since=AFTER_10092)),
+    "clef": Arch(memory=Memory.NONE, since=AFTER_10435),
     "grok": Arch(no_flash_attention=True),
-    "hrm_text": Arch(since=NEW),
+    "hrm_text": Arch(since=AFTER_10435),
     "t5": Arch(encoder=True),
     "t5encoder": Arch(encoder=True),
     "eagle3": Arch(encoder=True),
@@ -190,15 +193,15 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "hy_v3": Arch(nextn_since=0, nextn_filter_since=0),
     "deepseek2": Arch(mla=True, nextn_since=0),
     "mistral4": Arch(mla=True, nextn_since=0),
-    "nanbeige": Arch(loops=True),
-    "graniteswitch": Arch(router_layer=True),
+    "nanbeige": Arch(loops=True, since=AFTER_10092),
+    "graniteswitch": Arch(router_layer=True, since=AFTER_10068),
     # a window by a key of the file
     "gemma3": Arch(window=replace(_OPTIONAL, period=6)),
     "olmo2": Arch(window=_OPTIONAL),
     "plamo3": Arch(window=replace(_OPTIONAL, period=8)),
     "afmoe": Arch(window=_OPTIONAL),
-    "laguna": Arch(window=replace(_OPTIONAL, dense_first=True)),
-    "mellum": Arch(window=replace(_OPTIONAL, old_array=True)),
+    "laguna": Arch(window=replace(_OPTIONAL, dense_first=True), since=AFTER_10068),
+    "mellum": Arch(window=replace(_OPTIONAL, array_since=0)),
     "smallthinker": Arch(window=replace(_OPTIONAL, forced=4096, dense_first=True)),
     "exaone4": Arch(window=Window(period=4, tokens=4096, only_with_layers=64), nextn_since=0),
     "llama4": Arch(window=Window(period=4, forced=8192, off_by_zero=True)),
@@ -207,35 +210,36 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "gemma3n": Arch(window=Window(period=5), kv_from_start=20),
     "gemma4": Arch(window=Window(layers=Layers.ARRAY), shared_kv=True),
     "cohere2": Arch(window=Window(period=4)),
-    "cohere2moe": Arch(
-        window=Window(period=4, dense_first=True, old_array=True), nextn_since=0
-    ),
+    "cohere2moe": Arch(window=Window(period=4, dense_first=True, array_since=0), nextn_since=0),
     "exaone-moe": Arch(window=Window(period=4), nextn_since=0),
     "gpt-oss": Arch(window=Window(period=2)),
-    "muse-glimmer": Arch(window=Window(period=4, old_array=True)),
+    "muse-glimmer": Arch(window=Window(period=4, array_since=0), since=AFTER_10092),
     "mimo2": Arch(window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=0),
     "step35": Arch(window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=0),
-    "granite_swa": Arch(window=Window(layers=Layers.ARRAY), since=NEW),
-    "spark2_5": Arch(window=Window(layers=Layers.ARRAY), since=NEW),
-    "maple": Arch(window=Window(layers=Layers.ARRAY), since=NEW),
+    "granite_swa": Arch(window=Window(layers=Layers.ARRAY), since=AFTER_10435),
+    "spark2_5": Arch(window=Window(layers=Layers.ARRAY), since=AFTER_10435),
+    "maple": Arch(window=Window(layers=Layers.ARRAY), since=AFTER_10435),
     # a draft of its target: views into the target's cache
     "gemma4-assistant": Arch(memory=Memory.NONE),
     "dflash": Arch(window=Window(layers=Layers.ARRAY, optional=True), encoder=True),
     # indexed and compressed attention
     "deepseek32": _INDEXED,
-    "glm-dsa": _INDEXED,
-    "hy_v4": Arch(memory=Memory.DSA, mla=True, since=NEW),
+    "glm-dsa": replace(_INDEXED, indexer_since=AFTER_10092),
+    "hy_v4": Arch(memory=Memory.DSA, mla=True, since=AFTER_10435),
     "dots3note": Arch(
-        memory=Memory.DSA_ISWA, mla=True, window=Window(layers=Layers.ARRAY), since=NEW
+        memory=Memory.DSA_ISWA, mla=True, window=Window(layers=Layers.ARRAY), since=AFTER_10435
     ),
     "deepseek4": Arch(
-        memory=Memory.DSV4, window=Window(layers=Layers.ALL), rollback=True, nextn_since=0
+        memory=Memory.DSV4,
+        window=Window(layers=Layers.ALL),
+        rollback_since=AFTER_10092,
+        nextn_since=0,
     ),
-    "minimax-m3": Arch(memory=Memory.MSA),
+    "minimax-m3": Arch(memory=Memory.MSA, since=AFTER_10092),
     # recurrent
     "mamba": replace(_RECURRENT, state=State.SSM_WITHOUT_GROUPS),
     "mamba2": replace(_RECURRENT, state=State.SSM),
-    **dict.fromkeys("rwkv6 rwkv6qwen2 rwkv7 arwkv7".split(), _RECURRENT),
+    **dict.fromkeys(("rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"), _RECURRENT),
     # hybrids
     "jamba": replace(_HYBRID, state=State.SSM_WITHOUT_GROUPS),
     "plamo2": _HYBRID,
@@ -245,17 +249,15 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "nemotron_h_moe": _NEMOTRON_H,
     "lfm2": replace(_LFM2, window=Window(optional=True, layers=Layers.ATTENTION)),
     "lfm2moe": _LFM2,
-    "qwen3next": _QWEN_NEXT,
-    "qwen35": replace(_QWEN_NEXT, rollback=True),
-    "qwen35moe": replace(_QWEN_NEXT, rollback=True),
+    "qwen3next": replace(_QWEN_NEXT, nextn_since=AFTER_10092),
+    "qwen35": replace(_QWEN_NEXT, rollback_since=0),
+    "qwen35moe": replace(_QWEN_NEXT, rollback_since=0),
     "qwen4exp": replace(
-        _QWEN_NEXT, memory=Memory.HYBRID_IDX, rollback=True, pooled_rows=2, since=NEW
+        _QWEN_NEXT, memory=Memory.HYBRID_IDX, rollback_since=0, pooled_rows=2, since=AFTER_10435
     ),
-    "minimax-01": replace(_QWEN_NEXT, interval=8, state=State.LIGHTNING, since=NEW),
+    "minimax-01": replace(_QWEN_NEXT, interval=8, state=State.LIGHTNING, since=AFTER_10435),
     "kimi-linear": _KDA,
     "kimi-k3": _KDA_NEW,
     "bailingmoe3": _KDA_NEW,
-    "glm5-next": replace(
-        _KDA_NEW, memory=Memory.HYBRID_IDX, attention=Filter.TRUNK, pooled_rows=3
-    ),
+    "glm5-next": replace(_KDA_NEW, memory=Memory.HYBRID_IDX, attention=Filter.TRUNK, pooled_rows=3),
 }

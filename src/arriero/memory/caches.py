@@ -12,10 +12,11 @@ from typing import Final
 
 from arriero.base.words import Component
 from arriero.engine.oracle import DryRunRequest
+from arriero.gguf import Header
 from arriero.gguf.format import TYPES_BY_NAME, TensorType
-from arriero.memory.architectures import Filter, Memory
+from arriero.memory.architectures import SEEN, Filter, Memory
 from arriero.memory.context import Context, context, pad
-from arriero.memory.hparams import Hparams
+from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
 
 CPU_ALIGNMENT: Final = 32
 _F32: Final = 4
@@ -78,8 +79,24 @@ def effective(hparams: Hparams, request: DryRunRequest, build: int | None = None
 
 def rolls_back(hparams: Hparams, build: int | None = None) -> bool:
     """Whether the memory keeps planes of state for drafted tokens."""
-    rules = hparams.rules
-    return rules.rollback and (build is None or build >= rules.rollback_since)
+    since = hparams.rules.rollback_since
+    return since is not None and (build is None or build >= since)
+
+
+def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bool:
+    """Whether a rule that matters here changed between two builds seen, this one in between."""
+    if build is None or build in SEEN or build > SEEN[-1]:
+        return False
+    older = max((b for b in SEEN if b < build), default=SEEN[0])
+    newer = min(b for b in SEEN if b > build)
+    try:
+        sizes = {
+            total(cache_tensors(read_hparams(header, seen), request, seen))
+            for seen in (older, newer)
+        }
+    except UnknownArchitectureError:
+        return False
+    return len(sizes) > 1
 
 
 def refusal(hparams: Hparams, request: DryRunRequest) -> str | None:

@@ -8,11 +8,9 @@ from typing import Final
 from arriero.base.errors import ModelError
 from arriero.gguf import Header, LazyArray
 from arriero.memory.architectures import (
+    AFTER_10435,
     ARCHITECTURES,
-    NEW,
-    OLD,
     Arch,
-    Filter,
     Layers,
     Memory,
     Recurrent,
@@ -22,6 +20,8 @@ from arriero.memory.architectures import (
 
 _MAX_LAYERS: Final = 512
 _MAX_EMBEDDING: Final = 1 << 31
+NEWEST: Final = 1 << 30
+"""Stands for a build that is newer than every rule."""
 _GLM_LONG_CONTEXT: Final = 1 << 20
 """glm-dsa files from this training context on have fewer indexers than layers (GLM 5.2)."""
 _GLM_INDEXERS: Final = (True, True, *(il % 4 == 0 for il in range(76)))
@@ -112,8 +112,8 @@ def read_hparams(header: Header, build: int | None = None) -> Hparams:
     """Hyperparameters of a model as a build of llama.cpp takes them.
 
     Args:
-        build: Null for the newest rules known. Rules that changed between the two builds that were
-            read change for us right after the older one; see :func:`is_doubtful`.
+        build: Null for the newest rules known. Where a rule changed between two builds that were
+            seen, ``caches.is_doubtful`` says whether it matters.
 
     Raises:
         UnknownArchitectureError: Nothing is known about the architecture, or this build lacks it.
@@ -128,26 +128,16 @@ def read_hparams(header: Header, build: int | None = None) -> Hparams:
             f"architecture {arch!r} is not known here: its caches cannot be sized",
             hint="an engine that knows it can be asked by a dry run",
         )
-    if build is not None and rules.since > OLD >= build:
+    if build is not None and build < rules.since:
         raise UnknownArchitectureError(f"build {build} does not know architecture {arch!r}")
-    return _Reading(header, arch, rules, build is None or build > OLD).hparams()
-
-
-def is_doubtful(header: Header, build: int | None) -> bool:
-    """Whether a rule changed between the builds that were read and this build lies between."""
-    if build is None or not OLD < build < NEW:
-        return False
-    try:
-        return read_hparams(header, OLD) != read_hparams(header, NEW)
-    except UnknownArchitectureError:
-        return False
+    return _Reading(header, arch, rules, NEWEST if build is None else build).hparams()
 
 
 class _Reading:
     """One pass over a header's keys, in the order of llama.cpp's ``load_hparams``."""
 
-    def __init__(self, header: Header, arch: str, rules: Arch, modern: bool) -> None:
-        self._header, self._arch, self._rules, self._modern = header, arch, rules, modern
+    def __init__(self, header: Header, arch: str, rules: Arch, build: int) -> None:
+        self._header, self._arch, self._rules, self._build = header, arch, rules, build
 
     def hparams(self) -> Hparams:
         rules = self._rules
@@ -186,7 +176,7 @@ class _Reading:
             and self._number("attention.key_length_mla", 0) > 0
             and self._number("attention.value_length_mla", 0) > 0,
             is_recurrent=(False,) * blocks,
-            nextn_cached=not self._modern and rules.nextn_filter_since > OLD,
+            nextn_cached=self._build < rules.nextn_filter_since,
         )
         h = self._with_indexer(self._with_recurrent(h))
         h = self._with_window(h)
@@ -195,7 +185,7 @@ class _Reading:
     # steps
 
     def _nextn(self, blocks: int) -> int:
-        if not self._modern and self._rules.nextn_since > OLD:
+        if self._build < self._rules.nextn_since:
             return 0
         nextn = self._number("nextn_predict_layers", 0)
         if nextn > blocks:
@@ -215,9 +205,7 @@ class _Reading:
                 layers = (True,) * h.n_layer_all
             case Recurrent.NO_KV_HEADS:
                 counted = h.n_layer_all if self._arch == "glm5-next" else h.n_layer
-                layers = tuple(
-                    il < counted and heads == 0 for il, heads in enumerate(h.n_head_kv)
-                )
+                layers = tuple(il < counted and heads == 0 for il, heads in enumerate(h.n_head_kv))
             case Recurrent.IDLE:
                 layers = tuple(
                     il < h.n_layer and h.n_head_kv[il] == 0 and h.n_ff[il] == 0
@@ -259,6 +247,8 @@ class _Reading:
     def _with_indexer(self, h: Hparams) -> Hparams:
         """Keys of indexed and compressed attention, and qwen4exp's n-gram embedding."""
         full = (True,) * h.n_layer_all
+        if self._build < self._rules.indexer_since:
+            return replace(h, rules=replace(h.rules, memory=Memory.ATTENTION))
         match self._arch:
             case "deepseek32":
                 return replace(h, indexer_head=self._indexer_head())
@@ -350,19 +340,20 @@ class _Reading:
                 return (True,) * h.n_layer_all
             case Layers.ATTENTION:
                 return tuple(
-                    il < h.n_layer and not recurrent
-                    for il, recurrent in enumerate(h.is_recurrent)
+                    il < h.n_layer and not recurrent for il, recurrent in enumerate(h.is_recurrent)
                 )
             case Layers.ARRAY:
                 return self._array(key, h.n_layer_all)
         said = self._header.metadata.get(f"{self._arch}.{key}")
-        if isinstance(said, tuple | LazyArray) and (self._modern or window.old_array):
+        if isinstance(said, tuple | LazyArray) and self._build >= window.array_since:
             return self._array(key, h.n_layer_all)
-        n = window.period if isinstance(said, tuple | LazyArray) else self._number(key, window.period)
-        dense = 0 if window.dense_first else n - 1
-        return tuple(
-            il < h.n_layer and (n == 0 or il % n != dense) for il in range(h.n_layer_all)
+        n = (
+            window.period
+            if isinstance(said, tuple | LazyArray)
+            else self._number(key, window.period)
         )
+        dense = 0 if window.dense_first else n - 1
+        return tuple(il < h.n_layer and (n == 0 or il % n != dense) for il in range(h.n_layer_all))
 
     def _with_layers(self, h: Hparams) -> Hparams:
         """Layers that the file does not count as they are cached."""
@@ -436,7 +427,7 @@ class _Reading:
     def _array(self, key: str, layers: int) -> Flags:
         """An array of flags; layers beyond its end are off."""
         value = self._integers(key)
-        if value is None and not self._modern:
+        if value is None and self._build < AFTER_10435:
             value = self._per_layer(key, layers)
         if value is None:
             raise self._wrong(key, "is no array, and llama.cpp needs one")
@@ -450,4 +441,3 @@ class _Reading:
 
     def _wrong(self, key: str, what: str) -> ModelError:
         return ModelError(f"{self._header.parts[0].name}: {self._arch}.{key} {what}")
-

@@ -1,0 +1,67 @@
+"""Host memory that no size line of llama.cpp shows: checkpoints, graph metadata, cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from arriero.base.words import Component
+from arriero.engine.oracle import DryRunRequest
+from arriero.memory.architectures import AFTER_10435, Memory
+from arriero.memory.caches import CacheTensor, Effective, effective
+from arriero.memory.hparams import Hparams
+
+CELL_BYTES: Final = 52
+"""Bookkeeping of one KV cell: position, shift, extension, set of sequences (llama-kv-cells.h)."""
+_HEADER: Final = 8
+_TENSOR: Final = 12
+"""Type and row size before each tensor of a saved state."""
+_CELL: Final = 12
+"""Position, number of sequences and sequence of a saved cell."""
+
+
+def checkpoint_bytes(
+    hparams: Hparams,
+    request: DryRunRequest,
+    tensors: Sequence[CacheTensor],
+    build: int | None = None,
+) -> int:
+    """The most that one context checkpoint takes; 0 if the server makes none.
+
+    A checkpoint is what cannot be cut back token by token: recurrent state, or the window of an
+    SWA cache (``llama_state_seq_get_size_ext`` with ``PARTIAL_ONLY``). Exact for recurrent state
+    and for a full window.
+    """
+    eff = effective(hparams, request, build)
+    parts = list(_parts(hparams, request, tensors, eff, build))
+    return _HEADER + sum(parts) if parts else 0
+
+
+def _parts(
+    h: Hparams,
+    request: DryRunRequest,
+    tensors: Sequence[CacheTensor],
+    eff: Effective,
+    build: int | None,
+) -> Iterator[int]:
+    slots = max(1, eff.context.n_seq_max)
+    state = [t for t in tensors if t.component is Component.RS]
+    if state:
+        rows = slots * (1 + eff.n_rs_seq)
+        yield 4 + 8 + 8 + sum(_TENSOR + t.bytes // rows for t in state)
+    window = [t for t in tensors if t.cache == "swa"]
+    if window and not request.swa_full:
+        streams = slots if h.memory is Memory.DSV4 or not request.kv_unified else 1
+        cells = min(h.n_swa, window[0].cells // streams)
+        meta = 16 if build is None or build >= AFTER_10435 else 8
+        rows_bytes = sum(_TENSOR + t.bytes // t.cells * cells for t in window)
+        yield 4 + 4 * streams + cells * _CELL + meta + rows_bytes
+    compressed = [t for t in tensors if t.cache.endswith("compressor")]
+    if compressed:
+        rows = slots * (1 + eff.n_rs_seq)
+        yield 12 + 3 * 24 + sum(4 + _TENSOR + t.bytes // rows for t in compressed)
+
+
+def cell_bytes(tensors: Sequence[CacheTensor]) -> int:
+    """Bookkeeping of all KV cells. It grows a little with use: a set node for each used cell."""
+    return CELL_BYTES * sum({t.cache: t.cells for t in tensors if t.cells}.values())

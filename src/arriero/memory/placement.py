@@ -1,0 +1,252 @@
+"""Which device each layer and each tensor goes to, and what the weights take there.
+
+Restates ``llama_model_base::load_tensors`` and ``llama_model_loader::create_tensor``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from arriero.base.errors import UsageError
+from arriero.engine.oracle import DryRunRequest
+from arriero.gguf import Header, TensorInfo
+from arriero.gguf.format import TYPES_BY_NAME
+from arriero.memory.caches import CPU_ALIGNMENT
+from arriero.memory.context import pad
+from arriero.memory.hparams import Hparams
+from arriero.memory.settings import Settings
+
+CPU: Final = "CPU"
+MAPPED: Final = "CPU_Mapped"
+REPACKED: Final = "CPU_REPACK"
+_INPUT: Final = frozenset({"token_embd", "position_embd", "token_types", "per_layer_token_embd"})
+_ROPE: Final = frozenset({"rope_freqs", "rope_factors_long", "rope_factors_short"})
+_FIRST_LAYER: Final = frozenset(
+    {"token_embd_norm", "per_layer_model_proj", "per_layer_proj_norm", "conv1d"}
+)
+"""Tensors that belong to no layer by name and are placed with the first one."""
+_TIED_ELSEWHERE: Final = frozenset({"lfm2", "lfm2moe"})
+"""Their last norm carries the name of the embedding's."""
+_UNUSED: Final = re.compile(r"masked_embd|cross_attn_rel_b")
+_LAYER: Final = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
+_CUDA: Final = re.compile(r"(CUDA|ROCm|MUSA)\d+\Z")
+_HOST_BUFFERS: Final = ("CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN")
+_REPACKABLE: Final = frozenset({"q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q2_K", "iq4_nl", "mxfp4"})
+"""Types that some CPU keeps in a layout of its own beside the file's."""
+
+
+@dataclass(frozen=True)
+class WeightBuffer:
+    """One model buffer. ``exact`` is false where it depends on the CPU."""
+
+    device: str
+    bytes: int
+    exact: bool = True
+
+
+def chosen_devices(request: DryRunRequest, listed: Sequence[str]) -> tuple[str, ...]:
+    """The devices that a model is spread over, in llama.cpp's order: workers first.
+
+    Args:
+        listed: Devices as the engine lists them.
+
+    Raises:
+        UsageError: The command names a device that is not there.
+    """
+    if request.devices is not None:
+        missing = [name for name in request.devices if name not in listed]
+        if missing:
+            raise UsageError(
+                f"no device {missing[0]}", hint="known: " + (", ".join(listed) or "none")
+            )
+        devices = request.devices
+    else:
+        devices = tuple(sorted(listed, key=lambda name: not name.startswith("RPC")))
+    if request.split_mode == "none" and devices:
+        if request.main_gpu < 0:
+            return ()
+        if request.main_gpu >= len(devices):
+            raise UsageError(f"-mg {request.main_gpu}: there are {len(devices)} devices")
+        return (devices[request.main_gpu],)
+    return devices
+
+
+def layer_devices(
+    n_layer_all: int,
+    n_gpu_layers: int,
+    devices: Sequence[str],
+    split: Sequence[float],
+) -> tuple[str, ...]:
+    """The device of each layer and, last, of the output layer.
+
+    Args:
+        split: Shares as ``-ts`` gives them or free memory, one for each device; in float32, as the
+            engine computes it.
+    """
+    layers = n_layer_all + 1
+    wanted = layers if n_gpu_layers < 0 else n_gpu_layers
+    start, active = max(layers - wanted, 0), min(wanted, layers) if devices else 0
+    total, points = 0.0, []
+    shares = [*split, *(0.0,) * len(devices)][: len(devices)]
+    if not any(shares):
+        shares = [1.0] * len(devices)
+    for share in shares:
+        total = _f32(total + _f32(share))
+        points.append(total)
+    points = [_f32(point / total) for point in points]
+    placed = []
+    for il in range(layers):
+        if il < start or il - start >= active:
+            placed.append(CPU)
+        else:
+            at = bisect_right(points, _f32((il - start) / active))
+            placed.append(devices[min(at, len(devices) - 1)])
+    return tuple(placed)
+
+
+def _f32(value: float) -> float:
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def host_buffer(devices: Sequence[str]) -> str | None:
+    """The pinned host memory of the first device that has any."""
+    for device in devices:
+        prefix = device.rstrip("0123456789")
+        if prefix in _HOST_BUFFERS:
+            return f"{prefix}_Host"
+    return None
+
+
+def weights(
+    header: Header,
+    hparams: Hparams,
+    settings: Settings,
+    layers: Sequence[str],
+    devices: Sequence[str],
+    alignments: Mapping[str, int] | None = None,
+) -> tuple[WeightBuffer, ...]:
+    """The model buffers as a real start allocates them.
+
+    Args:
+        layers: From :func:`layer_devices`.
+        alignments: Bytes by device where it is not 32.
+
+    Raises:
+        UsageError: A pattern of ``-ot`` is none.
+    """
+    if not header.tensors:
+        return ()
+    plan = _Weights(header, hparams, settings, layers, devices, alignments or {})
+    return tuple(plan.buffers())
+
+
+class _Weights:
+    def __init__(
+        self,
+        header: Header,
+        hparams: Hparams,
+        settings: Settings,
+        layers: Sequence[str],
+        devices: Sequence[str],
+        alignments: Mapping[str, int],
+    ) -> None:
+        self._header, self._h, self._settings = header, hparams, settings
+        self._layers, self._devices, self._alignments = layers, devices, alignments
+        self._overrides = [(_pattern(p), buffer) for p, buffer in settings.overrides]
+
+    def buffers(self) -> list[WeightBuffer]:
+        placed: dict[str, list[TensorInfo]] = {}
+        for tensor in self._header.tensors:
+            for device in self._places(tensor):
+                placed.setdefault(device, []).append(tensor)
+        host = host_buffer(self._devices)
+        buffers = []
+        for device, tensors in placed.items():
+            if device != CPU:
+                buffers.append(WeightBuffer(device, self._sum(tensors, device)))
+            elif self._settings.mmap:
+                buffers.append(WeightBuffer(MAPPED, _ranges(tensors)))
+            elif host and not self._settings.request.no_host:
+                buffers.append(WeightBuffer(host, self._sum(tensors, device)))
+            else:
+                buffers.append(WeightBuffer(CPU, self._sum(tensors, device)))
+        copied = self._repacked(placed.get(CPU, []), host)
+        if copied:
+            buffers.append(WeightBuffer(REPACKED, copied, exact=False))
+        return buffers
+
+    def _places(self, tensor: TensorInfo) -> set[str]:
+        """Buffers that hold the tensor; a tied embedding and RoPE factors can be in several."""
+        name, _, suffix = tensor.name.rpartition(".")
+        name = name or suffix
+        if _UNUSED.search(tensor.name):
+            return set()
+        for pattern, buffer in self._overrides:
+            if pattern.search(tensor.name):
+                return {CPU if buffer.startswith(CPU) else buffer}
+        match = _LAYER.match(tensor.name)
+        if match:
+            return self._of_layer(int(match[1]))
+        if name == "token_embd" and self._is_tied:
+            return {CPU, self._layers[-1]}
+        if name in _INPUT:
+            return {CPU}
+        if name in _ROPE:
+            return set(self._layers[: self._h.n_layer])
+        if name in _FIRST_LAYER and self._h.arch not in _TIED_ELSEWHERE:
+            return {self._layers[0]}
+        return {self._layers[-1]}
+
+    def _of_layer(self, il: int) -> set[str]:
+        h = self._h
+        if il >= h.n_layer and h.n_layer_nextn and not self._settings.request.load_mtp:
+            return set()  # NextN layers are read for speculation only
+        return {self._layers[min(il, len(self._layers) - 1)]}
+
+    @property
+    def _is_tied(self) -> bool:
+        return not any(t.name == "output.weight" for t in self._header.tensors)
+
+    def _sum(self, tensors: Sequence[TensorInfo], device: str) -> int:
+        alignment = self._alignments.get(device, CPU_ALIGNMENT)
+        return sum(pad(t.bytes + _extra(t, device), alignment) for t in tensors)
+
+    def _repacked(self, tensors: Sequence[TensorInfo], host: str | None) -> int:
+        """The most that a CPU keeps in a layout of its own."""
+        if not self._settings.request.use_extra_bufts or host:
+            return 0
+        return sum(
+            pad(t.bytes, CPU_ALIGNMENT)
+            for t in tensors
+            if t.type in _REPACKABLE and len(t.shape) > 1 and not t.name.startswith("token_embd")
+        )
+
+
+def _ranges(tensors: Sequence[TensorInfo]) -> int:
+    """A mapping per file, from the first byte of these tensors to the last, holes included."""
+    total = 0
+    for part in {t.part for t in tensors}:
+        inside = [t for t in tensors if t.part == part]
+        total += max(t.offset + t.bytes for t in inside) - min(t.offset for t in inside)
+    return total
+
+
+def _extra(tensor: TensorInfo, device: str) -> int:
+    """CUDA pads rows of quantised tensors to 512 elements (ggml-cuda.cu)."""
+    kind = TYPES_BY_NAME.get(tensor.type)
+    if kind is None or kind.block == 1 or not _CUDA.match(device) or not tensor.shape:
+        return 0
+    over = tensor.shape[0] % 512
+    return kind.row(512 - over) if over else 0
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"-ot: {text!r} is no regular expression: {error}") from None
