@@ -171,6 +171,7 @@ def measure(name: str, rung: Rung, directory: Path) -> bool:
     bench = Bench(
         engine=find_engine(None, option=str(ENGINE), environ=dict(os.environ), cwd=directory),
         limit=limit,
+        host_free=None,
         scratch=directory / "scratch",
         cwd=directory,
         redactor=ground.redactor,

@@ -4,6 +4,7 @@ from arriero.advice.caches import HostCaches, host_caches
 from arriero.advice.changes import (
     ARENAS,
     Change,
+    caches_bounded,
     caches_off,
     context,
     remedies,
@@ -14,6 +15,7 @@ __all__ = [
     "ARENAS",
     "Change",
     "HostCaches",
+    "caches_bounded",
     "caches_off",
     "context",
     "host_caches",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from arriero.advice.caches import HostCaches
+from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Kind
 from arriero.command import Command
 from arriero.logs.model import Failure
@@ -92,6 +94,30 @@ def caches_off(command: Command) -> Change | None:
         "no prompt cache, no checkpoints",
         Cost.PROMPT_REUSE,
         "both grow in host memory with every request; a prompt seen before is read again",
+        settings,
+    )
+
+
+def caches_bounded(command: Command, caches: HostCaches, room: int, slots: int) -> Change | None:
+    """Caches that stay within ``room`` bytes even when full; null if they already do.
+
+    Half of the room goes to checkpoints, the rest to saved prompts, in whole 64 MiB.
+    """
+    if caches.most is not None and caches.most <= room:
+        return None
+    settings: dict[str, str | None] = {}
+    each = slots * (caches.per_checkpoint or 0)
+    taken = caches.checkpoints or 0
+    if each and taken > room // 2:
+        count = room // 2 // each
+        settings["-ctxcp"] = str(count)
+        taken = count * each
+    if caches.prompt_cache is None or caches.prompt_cache > room - taken:
+        settings["-cram"] = str(max(0, room - taken) // (64 * MIB) * 64)
+    return Change(
+        "smaller prompt cache and fewer checkpoints",
+        Cost.PROMPT_REUSE,
+        "both grow in host memory with every request, up to more than there is",
         settings,
     )
 

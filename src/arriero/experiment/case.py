@@ -32,12 +32,47 @@ class Point:
         return context(self.tokens, self.slots, unified=self.unified)
 
 
+@dataclass(frozen=True)
+class Account:
+    """What a failure is about: the memory that ran out, and how much of it there is.
+
+    ``kind`` is that of the limit that was set; without one it is a ``device`` of the engine's, or
+    the host where both are null.
+    """
+
+    kind: LimitKind | None
+    device: str | None
+    capacity: int | None
+
+    def used(self, trial: Trial) -> int | None:
+        """Bytes that a trial took of it at its peak."""
+        if self.kind is LimitKind.ADDRESS_SPACE:
+            return trial.peak.address_space
+        if self.kind is LimitKind.CGROUP:
+            return trial.peak.cgroup
+        if self.device is not None:
+            return sum(b.bytes for b in trial.buffers if b.device == self.device) or None
+        return trial.peak.anonymous
+
+    def used_when_ready(self, trial: Trial) -> int | None:
+        """The same before the first request, so that what grows with requests is left out."""
+        if trial.ready_s is None:
+            return None
+        if self.device is not None and self.kind is None:
+            return self.used(trial)
+        end = trial.ready_s + SETTLE + 0.05
+        idle = [s for s in trial.samples if s.requests == 0 and s.at <= end]
+        if self.kind is LimitKind.ADDRESS_SPACE:
+            values = [s.address_space for s in idle if s.address_space]
+        else:
+            values = [s.anonymous for s in idle if s.anonymous]
+        return max(values, default=None)
+
+
 class Sizes(Protocol):
-    """Bytes of the buffers at a point, by component; null where it cannot be said."""
+    """Bytes of the buffers at a point, on all devices or one; null where it cannot be said."""
 
-    method: str
-
-    def total(self, points: Sequence[Point]) -> list[int | None]: ...
+    def total(self, points: Sequence[Point], device: str | None = None) -> list[int | None]: ...
 
 
 @dataclass(frozen=True)
@@ -68,29 +103,11 @@ class Case:
         return self.bench.limit
 
 
-def buffers_of(trial: Trial, component: Component) -> int | None:
-    """Bytes of one component over all devices; null if the trial printed none."""
-    found = [b.bytes for b in trial.buffers if b.component is component]
+def buffers_of(trial: Trial, component: Component, device: str | None = None) -> int | None:
+    """Bytes of one component over all devices, or on one; null if the trial printed none."""
+    found = [
+        b.bytes
+        for b in trial.buffers
+        if b.component is component and (device is None or b.device == device)
+    ]
     return sum(found) if found else None
-
-
-def used(trial: Trial, kind: LimitKind | None) -> int | None:
-    """What counts against the capacity, at its peak."""
-    if kind is LimitKind.ADDRESS_SPACE:
-        return trial.peak.address_space
-    if kind is LimitKind.CGROUP:
-        return trial.peak.cgroup
-    return trial.peak.anonymous
-
-
-def used_when_ready(trial: Trial, kind: LimitKind | None) -> int | None:
-    """The same before the first request, so that what grows with requests is left out."""
-    if trial.ready_s is None:
-        return None
-    end = trial.ready_s + SETTLE + 0.05
-    idle = [s for s in trial.samples if s.requests == 0 and s.at <= end]
-    if kind is LimitKind.ADDRESS_SPACE:
-        values = [s.address_space for s in idle if s.address_space]
-    else:
-        values = [s.anonymous for s in idle if s.anonymous]
-    return max(values, default=None)

@@ -13,17 +13,25 @@ from typing import Any, Final
 
 import msgspec
 
-from arriero.advice import ARENAS, Change, caches_off, context, host_caches, remedies, slots
+from arriero.advice import (
+    ARENAS,
+    Change,
+    caches_bounded,
+    caches_off,
+    context,
+    host_caches,
+    remedies,
+    slots,
+)
 from arriero.base.sizes import human
 from arriero.base.words import Component, Cost, Kind, LimitKind, Method, TrialOutcome
 from arriero.command import Command
 from arriero.experiment.case import (
     AUTO_SLOTS,
+    Account,
     Case,
     Point,
     buffers_of,
-    used,
-    used_when_ready,
 )
 from arriero.experiment.footprint import Footprint
 from arriero.experiment.search import Search
@@ -62,6 +70,15 @@ class Base:
 
     command: Command
     env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A command to prove, with what it changes and what that costs."""
+
+    command: Command
+    env: Mapping[str, str]
+    changes: tuple[tuple[str, Cost], ...]
 
 
 class Diagnoser:
@@ -138,7 +155,7 @@ class Diagnoser:
         if small.outcome is TrialOutcome.FAILED:
             self._placement(small)
             return
-        if failure.kind in MEMORY_KINDS or self._graph_suspected(failure):
+        if self._is_about_memory(failure):
             self._boundaries(small)
         self._recommend(failure)
 
@@ -277,8 +294,15 @@ class Diagnoser:
         if trial.failure is not None:
             self.verdict = _verdict(trial.failure, trial.n)
 
-    def _graph_suspected(self, failure: Failure) -> bool:
-        return failure.component is Component.GRAPH
+    def _is_about_memory(self, failure: Failure) -> bool:
+        """Whether less memory could cure it: by its kind, or since it died at the limit."""
+        if failure.kind in MEMORY_KINDS or failure.component is Component.GRAPH:
+            return True
+        last = next((t for t in reversed(self.trials) if t.failure is failure), None)
+        limit = self.case.limit
+        if last is None or limit is None or failure.kind is not Kind.CRASH:
+            return False
+        return last.headroom is not None and last.headroom < limit.bytes // 16
 
     # ---- points, sizes, capacity -----------------------------------------------------------
 
@@ -319,14 +343,21 @@ class Diagnoser:
         )
 
     @property
-    def _kind(self) -> LimitKind | None:
-        return self.case.limit.kind if self.case.limit else None
+    def account(self) -> Account:
+        """The memory that ran out: the limit, the device that refused, or the host."""
+        failure = self.verdict.failure if self.verdict else None
+        devices = {d.name: d.free for d in self.case.baseline.devices}
+        if self.case.limit is None and failure is not None and failure.device in devices:
+            return Account(None, failure.device, devices[failure.device])
+        return self.host_account
 
     @property
-    def _capacity(self) -> int | None:
-        if self.case.limit is not None:
-            return self.case.limit.bytes
-        return self.case.host_free
+    def host_account(self) -> Account:
+        """Where the caches grow: the limit that was set, or the host."""
+        limit = self.case.limit
+        if limit is not None:
+            return Account(limit.kind, None, limit.bytes)
+        return Account(None, None, self.case.host_free)
 
     def _footprint(self, *, serving: bool) -> Footprint | None:
         """Anchored to the most telling trial so far, under load or at the moment it was ready.
@@ -334,7 +365,8 @@ class Diagnoser:
         A trial in the controlled environment whose caches do not grow is best, the latest of those;
         the baseline counts up to the moment it was ready, since its caches grow with requests.
         """
-        stack = stack_bytes() if self._kind is LimitKind.ADDRESS_SPACE else 0
+        account = self.account
+        stack = stack_bytes() if account.kind is LimitKind.ADDRESS_SPACE else 0
         asked = _number(self.case.command.value("--threads-http"))
         good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
         sizes = self.case.oracle or PrintedSizes(good)
@@ -342,11 +374,16 @@ class Diagnoser:
             if not self._env.items() <= trial.env.items():
                 continue
             loaded = serving and trial is not self.trials[0]
-            total = used(trial, self._kind) if loaded else used_when_ready(trial, self._kind)
+            total = account.used(trial) if loaded else account.used_when_ready(trial)
             if total is None:
                 continue
             found = Footprint.anchored(
-                sizes, total, self._point_of(trial), stack=stack, threads_asked=asked
+                sizes,
+                total,
+                self._point_of(trial),
+                stack=stack,
+                threads_asked=asked,
+                device=account.device,
             )
             if found is not None:
                 return found
@@ -354,7 +391,7 @@ class Diagnoser:
 
     def _fitting(self, points: list[Point], margin: int = 0, *, serving: bool = True) -> int | None:
         """How many of the points, in order, are expected to fit; null without a basis."""
-        footprint, capacity = self._footprint(serving=serving), self._capacity
+        footprint, capacity = self._footprint(serving=serving), self.account.capacity
         if footprint is None or capacity is None:
             return None
         return footprint.fitting(points, capacity - margin)
@@ -376,7 +413,7 @@ class Diagnoser:
         caches = host_caches(
             command, n_slots=self.given_slots, per_checkpoint=small.checkpoint_bytes
         ).most
-        capacity = self._capacity
+        capacity = self.host_account.capacity
         if off is not None and (caches is None or (capacity is not None and caches > capacity / 4)):
             command = off.apply(command)
         return Base(command, self._env)
@@ -463,77 +500,82 @@ class Diagnoser:
         del small
 
     def _recommend_as_given(self, given: Trial) -> None:
-        worst = self._worst_case(given, self.case.command)
-        self.recommendation = self._proved(
-            self.case.command, {}, changes=(), costs=(), worst=worst, trial=given
-        )
+        """It serves; but would it once its caches are full?"""
+        account = self.host_account
+        command, worst = self.case.command, self._worst_case(given, self.case.command)
+        if worst.fits is False and account.capacity is not None:
+            slots_ = given.effective.n_seq_max or self.given_slots
+            caches = host_caches(command, n_slots=slots_, per_checkpoint=given.checkpoint_bytes)
+            room = account.capacity - self._margin() - (account.used_when_ready(given) or 0)
+            change = caches_bounded(command, caches, max(0, room), slots_)
+            if change is not None:
+                self.notes.append(
+                    "the command as given serves, but its caches may grow beyond what there is"
+                )
+                self._prove(Candidate(change.apply(command), {}, ((change.title, change.cost),)))
+                return
+        self.recommendation = self._proved(Candidate(command, {}, ()), given)
 
     def _recommend(self, failure: Failure) -> None:
+        """The first candidate, cheapest first, that serves its load."""
         for candidate in self._candidates(failure):
-            command, env, changes, costs = candidate
-            trial = self._trial(
-                "verification of the recommendation",
-                command,
-                env,
-                plan=LoadPlan(
-                    min_requests=self.case.verify_requests,
-                    timeout_s=self.case.bench.patience.request_s,
-                ),
-            )
-            worst = self._worst_case(trial, command)
-            if trial.outcome is TrialOutcome.SERVED and trial.valid:
-                self.recommendation = self._proved(
-                    command, env, changes=changes, costs=costs, worst=worst, trial=trial
-                )
+            if self._prove(candidate):
                 return
         self.notes.append("no change that was tried made the server serve its load")
 
-    def _candidates(self, failure: Failure) -> list[Any]:
-        found: list[Any] = []
-        given = self.case.command
-        np_ = self.boundaries.get("-np")
-        c_ = self.boundaries.get("-c")
+    def _prove(self, candidate: Candidate) -> bool:
+        plan = LoadPlan(
+            min_requests=self.case.verify_requests,
+            timeout_s=self.case.bench.patience.request_s,
+        )
+        trial = self._trial(
+            "verification of the recommendation", candidate.command, candidate.env, plan=plan
+        )
+        if trial.outcome is not TrialOutcome.SERVED or not trial.valid:
+            return False
+        self.recommendation = self._proved(candidate, trial)
+        return True
+
+    def _candidates(self, failure: Failure) -> list[Candidate]:
+        """Commands worth proving, cheapest first."""
         base = self._base(self.trials[0])
-        cached = base.command is not given
-        off = [("no prompt cache, no checkpoints", Cost.PROMPT_REUSE)] if cached else []
-        arenas = [(ARENAS.title, ARENAS.cost)] if base.env else []
-
-        def add(command: Command, extra: list[tuple[str, Cost]]) -> None:
-            parts = [*extra, *off, *arenas]
-            found.append(
-                (command, base.env, tuple(t for t, _ in parts), tuple(c for _, c in parts))
-            )
-
-        for change in remedies(failure, given, n_ubatch=_number(given.value("-ub")) or 512):
-            if failure.kind in MEMORY_KINDS and change.cost is Cost.PROMPT_REUSE:
-                continue
-            command = change.apply(base.command)
-            found.append((command, base.env, (change.title,), (change.cost,)))
-        if failure.kind not in MEMORY_KINDS and not self._graph_suspected(failure):
-            return found
-        found.clear()
-        if np_ is not None and np_.served is not None:
-            if np_.served >= self.given_slots:
-                add(base.command, [])
-            for count in self._safe_slots(np_.served):
-                change = slots(count, unified=self.unified, command=base.command)
-                add(
-                    change.apply(base.command),
-                    [(f"slots {self.given_slots} → {count}", Cost.CONCURRENCY)],
+        n_ubatch = _number(self.case.command.value("-ub")) or 512
+        if not self._is_about_memory(failure):
+            return [
+                Candidate(change.apply(base.command), base.env, ((change.title, change.cost),))
+                for change in remedies(failure, self.case.command, n_ubatch=n_ubatch)
+            ]
+        beside: list[tuple[str, Cost]] = []
+        if base.command is not self.case.command:
+            beside.append(("no prompt cache, no checkpoints", Cost.PROMPT_REUSE))
+        if base.env:
+            beside.append((ARENAS.title, ARENAS.cost))
+        by_slots, by_context = self.boundaries.get("-np"), self.boundaries.get("-c")
+        found: list[Candidate] = []
+        if by_slots is not None and by_slots.served is not None:
+            if by_slots.served >= self.given_slots:
+                found.append(Candidate(base.command, base.env, tuple(beside)))
+            for count in self._safe_slots(by_slots.served):
+                command = slots(count, unified=self.unified, command=base.command).apply(
+                    base.command
                 )
-        elif c_ is not None and c_.served is not None:
-            held = c_.held.get("-np", 1)
-            tokens = self._safe_context(c_.served, held)
+                fewer = (f"slots {self.given_slots} → {count}", Cost.CONCURRENCY)
+                found.append(Candidate(command, base.env, (fewer, *beside)))
+        elif by_context is not None and by_context.served is not None:
+            held = int(by_context.held.get("-np", 1))
+            tokens = self._safe_context(by_context.served, held)
             command = context(tokens).apply(base.command)
-            extra = [(f"context {self.given_tokens} → {tokens}", Cost.CONTEXT)]
+            changes = []
+            if tokens != self.given_tokens:
+                changes.append((f"context {self.given_tokens} → {tokens}", Cost.CONTEXT))
             if held != self.given_slots:
                 command = slots(held, unified=self.unified, command=command).apply(command)
-                extra.append((f"slots {self.given_slots} → {held}", Cost.CONCURRENCY))
-            add(command, extra)
+                changes.append((f"slots {self.given_slots} → {held}", Cost.CONCURRENCY))
+            found.append(Candidate(command, base.env, (*changes, *beside)))
         return found
 
     def _margin(self) -> int:
-        capacity = self._capacity or 0
+        capacity = self.account.capacity or 0
         return max(64 << 20, capacity // 32)
 
     def _safe_slots(self, served: int) -> list[int]:
@@ -556,15 +598,15 @@ class Diagnoser:
 
     def _worst_case(self, trial: Trial, command: Command) -> WorstCase:
         """All checkpoints taken and the prompt cache full, on top of what the trial used."""
-        ready = used_when_ready(trial, self._kind)
-        peak = used(trial, self._kind)
+        ready = self.host_account.used_when_ready(trial)
+        peak = self.host_account.used(trial)
         checkpoint = trial.checkpoint_bytes or self._checkpoint_bytes()
         caches = host_caches(
             command,
             n_slots=trial.effective.n_seq_max or self.given_slots,
             per_checkpoint=checkpoint,
         ).most
-        capacity = self._capacity
+        capacity = self.host_account.capacity
         if peak is None or caches is None:
             return WorstCase(
                 planned=None, limit=capacity, fits=None if caches is not None else False
@@ -579,25 +621,16 @@ class Diagnoser:
     def _checkpoint_bytes(self) -> int | None:
         return next((t.checkpoint_bytes for t in self.trials if t.checkpoint_bytes), None)
 
-    def _proved(
-        self,
-        command: Command,
-        env: Mapping[str, str],
-        *,
-        changes: tuple[str, ...],
-        costs: tuple[Cost, ...],
-        worst: WorstCase,
-        trial: Trial,
-    ) -> Recommendation:
+    def _proved(self, candidate: Candidate, trial: Trial) -> Recommendation:
         shown = bool(trial.steps) and all(step.shown_by for step in trial.steps)
         return Recommendation(
-            argv=command.safe_argv(),
-            env=dict(env),
-            changes=changes,
-            costs=costs,
+            argv=candidate.command.safe_argv(),
+            env=dict(candidate.env),
+            changes=tuple(title for title, _ in candidate.changes),
+            costs=tuple(cost for _, cost in candidate.changes),
             verified=trial.outcome is TrialOutcome.SERVED and shown,
             skipped=trial.skipped,
-            worst_case=worst,
+            worst_case=self._worst_case(trial, candidate.command),
             trial=trial.n,
             requests=trial.requests,
             headroom=trial.headroom,

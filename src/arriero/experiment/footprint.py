@@ -23,21 +23,32 @@ class Footprint:
     Args:
         stack: Bytes of address space per HTTP thread; 0 where those do not count.
         threads_asked: ``--threads-http`` of the command.
+        device: The engine's device that is counted; null for everything on the host's account.
     """
 
     sizes: Sizes
     fixed: int
     stack: int
     threads_asked: int | None
+    device: str | None = None
 
     @classmethod
     def anchored(
-        cls, sizes: Sizes, used: int, at: Point, *, stack: int, threads_asked: int | None
+        cls,
+        sizes: Sizes,
+        used: int,
+        at: Point,
+        *,
+        stack: int,
+        threads_asked: int | None,
+        device: str | None,
     ) -> Footprint | None:
         """From what a trial used at its point; null if no size is known there."""
-        bare = cls(sizes, 0, stack, threads_asked)
+        bare = cls(sizes, 0, stack, threads_asked, device)
         variable = bare.totals([at])[0]
-        return None if variable is None else cls(sizes, used - variable, stack, threads_asked)
+        if variable is None:
+            return None
+        return cls(sizes, used - variable, stack, threads_asked, device)
 
     def totals(self, points: Sequence[Point]) -> list[int | None]:
         """Bytes at each point; null where the sizes cannot be said."""
@@ -45,7 +56,7 @@ class Footprint:
             None
             if size is None
             else self.fixed + size + self.stack * http_threads(point.slots, self.threads_asked)
-            for point, size in zip(points, self.sizes.total(points), strict=True)
+            for point, size in zip(points, self.sizes.total(points, self.device), strict=True)
         ]
 
     def fitting(self, points: Sequence[Point], capacity: int) -> int | None:

@@ -19,18 +19,16 @@ class OracleSizes:
     ``reason`` says why; the caller then goes by what the trials printed.
     """
 
-    method = "exact"
-
     def __init__(
         self, engine: Engine, command: Command, model: Path, environ: Mapping[str, str]
     ) -> None:
         self._command, self._model, self._environ = command, model, environ
         self.library_dir = engine.path.resolve().parent
         """Corrected by the first trial, where the engine stands behind a wrapper."""
-        self._known: dict[Point, int | None] = {}
+        self._known: dict[Point, DryRun | None] = {}
         self.reason = ""
 
-    def total(self, points: Sequence[Point]) -> list[int | None]:
+    def total(self, points: Sequence[Point], device: str | None = None) -> list[int | None]:
         missing = [point for point in dict.fromkeys(points) if point not in self._known]
         if missing and not self.reason:
             answers = dry_run(
@@ -40,13 +38,10 @@ class OracleSizes:
                 timeout=60.0,
             )
             for point, answer in zip(missing, answers, strict=True):
-                if isinstance(answer, DryRun):
-                    sizes = (b.context + b.compute + b.output for b in answer.buffers)
-                    self._known[point] = sum(sizes) + answer.address_space_delta
-                else:
-                    self._known[point] = None
+                self._known[point] = answer if isinstance(answer, DryRun) else None
+                if not isinstance(answer, DryRun):
                     self.reason = answer.reason
-        return [self._known.get(point) for point in points]
+        return [_bytes(self._known.get(point), device) for point in points]
 
     def _request(self, point: Point) -> DryRunRequest:
         command = self._command
@@ -80,3 +75,12 @@ class OracleSizes:
             n_gpu_layers=number("-ngl", -1),
             use_extra_bufts=command.switch("--repack") is not False,
         )
+
+
+def _bytes(run: DryRun | None, device: str | None) -> int | None:
+    """On a device its buffers; in all also the host memory that no size line shows."""
+    if run is None:
+        return None
+    buffers = [b for b in run.buffers if device is None or b.device == device]
+    hidden = run.address_space_delta if device is None else 0
+    return hidden + sum(b.context + b.compute + b.output for b in buffers)

@@ -16,9 +16,17 @@ class PrintedSizes:
     is not linear (SWA caches, compute).
     """
 
-    method = "measured"
-
     def __init__(self, trials: Sequence[Trial]) -> None:
+        self._trials = trials
+
+    def total(self, points: Sequence[Point], device: str | None = None) -> list[int | None]:
+        return _Printed(self._trials, device).total(points)
+
+
+class _Printed:
+    """The lines through what was printed, for one device or all."""
+
+    def __init__(self, trials: Sequence[Trial], device: str | None) -> None:
         self._rs_slot = 0.0
         kv: list[tuple[int, int]] = []
         compute: list[tuple[int, int]] = []
@@ -26,11 +34,11 @@ class PrintedSizes:
             slots, cells = trial.effective.n_seq_max, trial.effective.n_ctx
             if not slots or not cells:
                 continue
-            if (rs := buffers_of(trial, Component.RS)) is not None:
+            if (rs := buffers_of(trial, Component.RS, device)) is not None:
                 self._rs_slot = rs / slots
-            if (size := buffers_of(trial, Component.KV)) is not None:
+            if (size := buffers_of(trial, Component.KV, device)) is not None:
                 kv.append((cells, size))
-            if (size := buffers_of(trial, Component.COMPUTE)) is not None:
+            if (size := buffers_of(trial, Component.COMPUTE, device)) is not None:
                 compute.append((slots, size))
         self._kv, self._compute = kv, compute
 

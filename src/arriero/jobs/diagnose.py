@@ -72,6 +72,7 @@ def diagnose(
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,
+            host_free=_host_free(ground),
             scratch=scratch,
             cwd=Path.cwd(),
             redactor=ground.redactor,

@@ -69,6 +69,7 @@ def verify_command(
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,
+            host_free=next((p.free for p in ground.pools if p.name in {"host", "shared"}), None),
             scratch=scratch,
             cwd=Path.cwd(),
             redactor=ground.redactor,

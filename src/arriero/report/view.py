@@ -386,8 +386,9 @@ def _run(doc: Diagnosis) -> Run | None:
     paid = [cost.value for cost in advice.costs if cost is not Cost.FREE]
     costs = f"costs {', '.join(paid)}" if paid else "costs nothing" if advice.costs else ""
     changes = ", ".join(map(printable, advice.changes)) or "no change"
+    title = "RUN THIS" if advice.changes else "KEEP IT"
     return Run(
-        title="RUN THIS" if advice.verified else "TRY THIS (not verified)",
+        title=title if advice.verified else f"{title} (not verified)",
         about=" · ".join(filter(None, (costs, changes))),
         verified=advice.verified,
         argv=advice.argv,

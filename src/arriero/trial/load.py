@@ -26,6 +26,7 @@ import aiohttp
 import msgspec
 
 from arriero.command import Mode, Serving
+from arriero.logs import Mark
 from arriero.record import Requests, Speed, Step
 
 MAX_BODY: Final = 4 << 20
@@ -100,8 +101,8 @@ class LoadResult:
         )
 
 
-Marks = Callable[[], Mapping[str, int]]
-"""How often the log has shown each mark so far (see :data:`arriero.logs.MARKS`)."""
+Marks = Callable[[], Mapping[str, Mark]]
+"""What the log has shown so far: the marks of :class:`arriero.logs.LogReader`."""
 
 
 class Client:
@@ -259,18 +260,23 @@ class _Load:
         if not self.prompt_cache:
             self._skip(f"{name}: the prompt cache is off in this command")
             return
-        before, saves = len(self.result.replies), self.marks().get("prompt_save", 0)
+        before, saves = len(self.result.replies), self._saves()
         for _ in range(3):
             if self._over():
                 break
             await self._ask([SAVED])
-            if self.marks().get("prompt_save", 0) > saves:
+            if self._saves() > saves:
                 break
-        after = self.marks().get("prompt_save", 0)
-        shown = f"log: prompt saved {after - saves}×" if after > saves else None
+        shown = None
+        if self._saves() > saves:
+            shown = f"log: {self.marks()['prompt_saved'].last_text.strip()}"
         self._close_step(name, before, shown, "")
         if shown is None:
             self._skip(f"{name}: no log line showed a save")
+
+    def _saves(self) -> int:
+        mark = self.marks().get("prompt_saved")
+        return mark.count if mark else 0
 
     async def _all_slots(self) -> None:
         before = len(self.result.replies)

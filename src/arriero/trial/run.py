@@ -26,7 +26,7 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
 from arriero.command import Command, Serving, serving
 from arriero.engine import Engine
-from arriero.logs import LogReader
+from arriero.logs import LogReader, Mark
 from arriero.logs.model import Failure, Reading
 from arriero.process import Exit, Limit, Memory, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
@@ -66,6 +66,8 @@ class Bench:
     scratch: Path
     cwd: Path
     redactor: Redactor
+    host_free: int | None = None
+    """Bytes free on the host before the first trial: what counts where no limit is set."""
     device_memory: Callable[[], Mapping[str, int]] = dict
     patience: Patience = field(default_factory=Patience)
     on_libraries: Callable[[Path], None] = lambda _: None
@@ -132,9 +134,9 @@ class _TrialRun:
             if len(self.tail) > LOG_TAIL:
                 del self.tail[0]
 
-    def marks(self) -> Mapping[str, int]:
+    def marks(self) -> Mapping[str, Mark]:
         with self.lock:
-            return {name: mark.count for name, mark in self.reader.marks.items()}
+            return dict(self.reader.marks)
 
     async def run(self) -> Trial:
         spec, bench = self.spec, self.bench
@@ -321,7 +323,7 @@ class _TrialRun:
                 seconds=round(time.monotonic() - self.began, 3),
                 exit_status=status,
                 peak=peak,
-                headroom=_headroom(limit, peak),
+                headroom=_headroom(limit, self.bench.host_free, peak),
                 requests=result.requests if result else Requests(),
                 steps=tuple(steps),
                 skipped=tuple(result.skipped) if result else (),
@@ -391,14 +393,16 @@ def growth(samples: list[Sample]) -> int | None:
     return round(sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread)
 
 
-def _headroom(limit: Limit | None, peak: Peak) -> int | None:
+def _headroom(limit: Limit | None, host_free: int | None, peak: Peak) -> int | None:
+    """What is left at the peak of the limit, else of the memory that the host had free."""
     if limit is None:
-        return None
+        known = host_free is not None and peak.anonymous is not None
+        return (host_free or 0) - (peak.anonymous or 0) if known else None
     used = peak.address_space if limit.kind is LimitKind.ADDRESS_SPACE else peak.cgroup
     return None if used is None else limit.bytes - used
 
 
-def _checkpoint_bytes(marks: Mapping[str, Any]) -> int | None:
+def _checkpoint_bytes(marks: Mapping[str, Mark]) -> int | None:
     mark = marks.get("checkpoint_created")
     if mark is None or not mark.count:
         return None
