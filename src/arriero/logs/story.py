@@ -350,6 +350,8 @@ class Story:
                 return
             cause = None
         if cause is not None and self._same(cause, event, kind):
+            if cause.kind is Kind.BACKEND and kind is Kind.RUNTIME_ALLOCATION and not rule.inferred:
+                cause.kind = kind  # the driver says in a later line that it was memory
             if cause.unowned and rule.component is not None:
                 cause.component = rule.component
                 cause.name(line)
@@ -369,7 +371,7 @@ class Story:
             return cause.unowned and cause.family == "CPU"
         if rule.inferred and kind in (Kind.BACKEND, Kind.RUNTIME_ALLOCATION):
             return cause.kind in (*MEMORY, Kind.BACKEND, Kind.RPC)
-        if kind is Kind.RUNTIME_ALLOCATION and cause.unowned:
+        if kind is Kind.RUNTIME_ALLOCATION and (cause.unowned or cause.kind is Kind.BACKEND):
             return True
         if kind in (Kind.ALLOCATION, Kind.RUNTIME_ALLOCATION):
             return cause.kind in MEMORY and rule.component in (None, cause.component)
