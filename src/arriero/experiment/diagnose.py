@@ -155,7 +155,7 @@ class Diagnoser:
         if small.outcome is TrialOutcome.FAILED:
             self._placement(small)
             return
-        if self._is_about_memory(failure):
+        if self._depends_on_size(failure):
             self._boundaries(small)
         self._recommend(failure)
 
@@ -294,15 +294,18 @@ class Diagnoser:
         if trial.failure is not None:
             self.verdict = _verdict(trial.failure, trial.n)
 
-    def _is_about_memory(self, failure: Failure) -> bool:
-        """Whether less memory could cure it: by its kind, or since it died at the limit."""
+    def _depends_on_size(self, failure: Failure) -> bool:
+        """Whether slots and context matter: memory ran out, it died at the limit, or the start as
+        given died where the small one did not."""
         if failure.kind in MEMORY_KINDS or failure.component is Component.GRAPH:
             return True
         last = next((t for t in reversed(self.trials) if t.failure is failure), None)
-        limit = self.case.limit
-        if last is None or limit is None or failure.kind is not Kind.CRASH:
+        if last is None or failure.kind not in {Kind.CRASH, Kind.BACKEND}:
             return False
-        return last.headroom is not None and last.headroom < limit.bytes // 16
+        limit = self.case.limit
+        near = limit is not None and last.headroom is not None
+        at_limit = near and (last.headroom or 0) < (limit.bytes if limit else 0) // 16
+        return at_limit or last.outcome is TrialOutcome.FAILED
 
     # ---- points, sizes, capacity -----------------------------------------------------------
 
@@ -540,7 +543,7 @@ class Diagnoser:
         """Commands worth proving, cheapest first."""
         base = self._base(self.trials[0])
         n_ubatch = _number(self.case.command.value("-ub")) or 512
-        if not self._is_about_memory(failure):
+        if not self._depends_on_size(failure):
             return [
                 Candidate(change.apply(base.command), base.env, ((change.title, change.cost),))
                 for change in remedies(failure, self.case.command, n_ubatch=n_ubatch)

@@ -94,6 +94,8 @@ class Search:
         """
         if self.launches >= _HARD_LAUNCHES:
             return None
+        if serves is not None and self._contradictions(serves) >= 2:
+            serves = None
         best, edge = self.best, self.edge
         floor = self.low if best is None else best + self.step
         ceiling = self.high if edge is None else edge - self.step
@@ -109,13 +111,14 @@ class Search:
             return floor
         return None
 
+    def _contradictions(self, serves: int) -> int:
+        """Values that did not serve although they were expected to."""
+        return sum(value <= serves for value in {*self.ready, *self.failed})
+
     def _unexplored(self, serves: int | None, edge: int | None) -> bool:
         """Whether a value between the edges is expected to serve, or nobody knows."""
         assert self.best is not None  # noqa: S101 - for the type checker
-        if serves is None:
-            return edge is not None or self.best < self.high
-        return min(serves, self.high) >= self.best + self.step
-
+        value = (floor + ceiling + self.step) // 2 if serves is None else serves
     def _beyond(self, starts: int | None) -> int | None:
         """A value whose start is expected to fail; null when none is left or two did not."""
         top = self.largest_ready or self.low
@@ -128,10 +131,7 @@ class Search:
 
     def _guess(self, serves: int | None, floor: int, ceiling: int) -> int:
         """The prediction while it does better than halving would, else the middle."""
-        if serves is None or self.launches >= self.soft + 2:
-            value = (floor + ceiling + self.step) // 2
-        else:
-            value = serves
+        value = (floor + ceiling + self.step) // 2 if serves is None else serves
         on_grid = self.low + (value - self.low) // self.step * self.step
         return max(floor, min(ceiling, on_grid))
 

@@ -386,9 +386,11 @@ def _run(doc: Diagnosis) -> Run | None:
     paid = [cost.value for cost in advice.costs if cost is not Cost.FREE]
     costs = f"costs {', '.join(paid)}" if paid else "costs nothing" if advice.costs else ""
     changes = ", ".join(map(printable, advice.changes)) or "no change"
-    title = "RUN THIS" if advice.changes else "KEEP IT"
+    title = "RUN THIS" if advice.verified else "TRY THIS (not verified)"
+    if not advice.changes:
+        title = "KEEP IT" if advice.verified else "KEEP IT (not verified)"
     return Run(
-        title=title if advice.verified else f"{title} (not verified)",
+        title=title,
         about=" · ".join(filter(None, (costs, changes))),
         verified=advice.verified,
         argv=advice.argv,
