@@ -117,8 +117,11 @@ class Search:
 
     def _unexplored(self, serves: int | None, edge: int | None) -> bool:
         """Whether a value between the edges is expected to serve, or nobody knows."""
-        assert self.best is not None  # noqa: S101 - for the type checker
-        value = (floor + ceiling + self.step) // 2 if serves is None else serves
+        best = self.low if self.best is None else self.best
+        if serves is None:
+            return edge is not None or best < self.high
+        return min(serves, self.high) >= best + self.step
+
     def _beyond(self, starts: int | None) -> int | None:
         """A value whose start is expected to fail; null when none is left or two did not."""
         top = self.largest_ready or self.low
