@@ -23,7 +23,7 @@ _OUTER = re.compile(
     rf"""
     (?P<quote>>\s?)
   | (?P<stamp>\d{{1,9}}\.\d\d\.\d{{3}}\.\d{{3}})\s
-  | (?P<level>[IWED])\s(?=\S)
+  | (?P<level>[IWED])\s+(?=\S)
   | \[\s{{0,4}}(?P<child>\d{{4,5}})\]\s
   | (?P<iso>\d{{4}}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:Z|\s?[+-]\d\d:?\d\d)?)
       (?:\s(?:stdout|stderr)\s[FP])?\s

@@ -28,6 +28,7 @@ RUNTIME: Final = (Phase.WARMUP, Phase.SERVING)
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
+_WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|ggml_cuda_pool\w*)$")
 _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
@@ -389,6 +390,8 @@ class Story:
         cause.last = line.number
         if MEMORY_WORDS.search(why):
             cause.kind = Kind.RUNTIME_ALLOCATION
+        if (where := _WHERE.search(why)) is not None:
+            self._gpu_place(cause, where["index"], where["function"])
 
     def _detail(self, event: Event, line: Line) -> None:
         rule, facts = event.rule, event.facts
@@ -400,6 +403,10 @@ class Story:
             if rule.id.startswith("metal_oom"):
                 cause = self._new(event, line, Kind.RUNTIME_ALLOCATION)
                 cause.family, cause.phase = "Metal", cause.phase or Phase.WARMUP
+            elif "asks" in facts:
+                cause = self._new(event, line, Kind.RUNTIME_ALLOCATION)
+                cause.rule, cause.family, cause.component = "gpu_error", "CUDA", Component.POOL
+                cause.fatal = cause.inferred = True
             return
         if rule.id.startswith("metal"):
             recent.last, recent.inferred = line.number, False
@@ -411,10 +418,14 @@ class Story:
         elif recent.rule.startswith("gpu_error"):
             recent.last = line.number
             if "index" in facts:
-                recent.index = int(facts["index"])
-            asks = "asks" in facts or _POOL_FUNCTIONS.search(facts.get("function", ""))
-            if recent.kind is Kind.RUNTIME_ALLOCATION and asks:
+                self._gpu_place(recent, facts["index"], facts["function"])
+            elif "asks" in facts and recent.kind is Kind.RUNTIME_ALLOCATION:
                 recent.component = Component.POOL
+
+    def _gpu_place(self, cause: Cause, index: str, function: str) -> None:
+        cause.index = int(index)
+        if cause.kind is Kind.RUNTIME_ALLOCATION and _POOL_FUNCTIONS.search(function):
+            cause.component = Component.POOL
 
     def _frame(self, rule: str, line: Line) -> None:
         """A line of a backtrace: where the process was when it died."""
