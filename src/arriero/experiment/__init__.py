@@ -1,11 +1,12 @@
 """Many trials with one aim: a boundary, a verification."""
 
 from arriero.experiment.case import Case, Point, Sizes
-from arriero.experiment.diagnose import Diagnoser
+from arriero.experiment.diagnose import TYPICAL_LAUNCHES, Diagnoser
 from arriero.experiment.oracle import OracleSizes
 from arriero.experiment.search import Search, bisection_launches
 
 __all__ = [
+    "TYPICAL_LAUNCHES",
     "Case",
     "Diagnoser",
     "OracleSizes",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 from arriero.base.words import Component, LimitKind
@@ -96,7 +97,8 @@ class Case:
     """Told what is tried next, and why."""
     settle: Callable[[], str | None] = lambda: None
     """Waits for memory to come back after a trial; says what did not."""
-    environ: Mapping[str, str] = field(default_factory=dict)
+    weightless: Callable[[], Path] | None = None
+    """Writes a copy of the model without its weights: same memory, and quick to start."""
 
     @property
     def limit(self) -> Limit | None:

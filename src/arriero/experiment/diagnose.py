@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -53,6 +54,8 @@ from arriero.record import (
 from arriero.trial import LoadPlan, TrialSpec, run_trial
 
 SMALL_CONTEXT: Final = 2048
+TYPICAL_LAUNCHES: Final = 9
+"""Small, as given, three around the edge of slots, three around that of context, the proof."""
 MEMORY_KINDS: Final = frozenset(
     {Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH}
 )
@@ -97,6 +100,7 @@ class Diagnoser:
         self.interrupted = False
         self.launches = 0
         self.reference: Trial | None = None
+        self._copy: Path | None = None
 
     # ---- the record ------------------------------------------------------------------------
 
@@ -470,8 +474,10 @@ class Diagnoser:
             count = self._fitting(points, serving=serving)
             return None if count is None else search.low + (count - 1) * search.step
 
+        copy = self._weightless_copy()
         while (value := search.next(expected(serving=True), expected(serving=False))) is not None:
-            trial = self._trial(_why(flag, value, search), command(value), base.env)
+            tried = command(value) if copy is None else command(value).with_value("-m", str(copy))
+            trial = self._trial(_why(flag, value, search), tried, base.env)
             if not trial.valid:
                 self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
                 return
@@ -479,6 +485,42 @@ class Diagnoser:
             search.observe(value, trial.outcome)
             self.boundaries[flag] = _boundary(search, seen, held)
             self.case.save(self.result)
+        if copy is not None:
+            self._confirm(flag, command, base)
+
+    def _weightless_copy(self) -> Path | None:
+        """A copy of the model to search with, where the real one is too slow for --max-time."""
+        case, small = self.case, self.trials[0]
+        if case.weightless is None or case.max_time is None:
+            return None
+        if small.seconds * TYPICAL_LAUNCHES <= case.max_time:
+            return None
+        if self._copy is None:
+            self._copy = case.weightless()
+            self.notes.append(
+                "boundaries were searched on a copy of the model without weights, to stay within"
+                " --max-time, and confirmed by two runs of the real one"
+            )
+        return self._copy
+
+    def _confirm(self, flag: str, command: Callable[[int], Command], base: Base) -> None:
+        """Two real runs: what served must serve, what failed must fail. Else nothing is claimed."""
+        edge = self.boundaries[flag]
+        runs: list[Trial] = []
+        for value, wanted in (
+            (edge.served, TrialOutcome.SERVED),
+            (edge.fails, TrialOutcome.FAILED),
+        ):
+            if value is None:
+                continue
+            runs.append(
+                self._trial(f"{flag} {value}: confirmed with weights", command(value), base.env)
+            )
+            if runs[-1].outcome is not wanted:
+                gone = {"served": None} if wanted is TrialOutcome.SERVED else {"fails": None}
+                edge = msgspec.structs.replace(edge, note="not confirmed with weights", **gone)
+        trials = (*edge.trials, *(t.n for t in runs))
+        self.boundaries[flag] = msgspec.structs.replace(edge, trials=trials)
 
     def _held_beside(self, base: Base) -> dict[str, Any]:
         held: dict[str, Any] = {

@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from arriero.base.errors import RecordError
-from arriero.experiment import Case, Diagnoser, OracleSizes
+from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, OracleSizes
+from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
@@ -18,9 +18,6 @@ from arriero.record import Diagnosis
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, Patience
-
-TYPICAL_LAUNCHES: Final = 9
-"""Small, as given, three around the edge of slots, three around that of context, the proof."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +103,7 @@ def diagnose(
             verify_requests=options.requests,
             save=save,
             settle=settle(),
+            weightless=_weightless(ground, scratch),
             on_step=watch.step,
         )
         diagnoser = Diagnoser(case)
@@ -121,6 +119,20 @@ def _oracle(ground: Ground) -> OracleSizes | None:
         return None
     command = ground.command
     return OracleSizes(ground.engine, command, ground.model_path, command.environ)
+
+
+def _weightless(ground: Ground, scratch: Path) -> Callable[[], Path] | None:
+    """Writes the model without its weights into the scratch directory; null without a header."""
+    model = ground.model_path
+    if model is None or ground.baseline.model is None or ground.baseline.model.problem:
+        return None
+
+    def write() -> Path:
+        directory = scratch / "weightless"
+        directory.mkdir()
+        return write_skeleton(read_header(model), directory)
+
+    return write
 
 
 def _host_free(ground: Ground) -> int | None:
