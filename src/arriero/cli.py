@@ -238,12 +238,13 @@ def diagnose(
     slots and context are found in a handful of starts; the smallest change that makes it serve is
     proved with a load. Everything is kept as a record (arriero history).
     """
+    words = session.required("diagnose")
+
     from arriero.jobs import diagnose as job
     from arriero.jobs import share
     from arriero.report import terminal
     from arriero.trial import Patience
 
-    words = session.required("diagnose")
     options = job.Options(
         engine=engine,
         limit=_limit(limit, limit_kind),
