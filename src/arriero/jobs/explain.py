@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from arriero.base.errors import NotFoundError, UsageError
-from arriero.logs import read_log
+from arriero.logs import principal, read_log
 from arriero.logs.model import Reading
 from arriero.record import Explanation
 
@@ -58,12 +58,16 @@ def _unreadable(what: str, error: OSError | ValueError) -> UsageError:
 
 
 def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
-    """Explain a log given as pieces of bytes."""
+    """Explain a log given as pieces of bytes.
+
+    A router's log has one explanation for each child under ``children``; what decides stands on top.
+    """
     readings = read_log(chunks)
-    first, *others = (_explanation(reading, source) for reading in readings)
-    if not others:
-        return first
-    return msgspec.structs.replace(first, children=tuple(e for e in (first, *others) if e.child))
+    top = _explanation(principal(readings), source)
+    if len(readings) == 1:
+        return top
+    children = tuple(_explanation(reading, source) for reading in readings if reading.child)
+    return msgspec.structs.replace(top, children=children)
 
 
 class _Chunks:
