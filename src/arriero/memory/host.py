@@ -65,3 +65,35 @@ def _parts(
 def cell_bytes(tensors: Sequence[CacheTensor]) -> int:
     """Bookkeeping of all KV cells. It grows a little with use: a set node for each used cell."""
     return CELL_BYTES * sum({t.cache: t.cells for t in tensors if t.cells}.values())
+
+
+_NODE: Final = 60 * 336 + 3 * 704
+"""Bytes per graph node: the scheduler's context and three arenas of graph metadata."""
+_MANY_NODES: Final = {
+    "qwen3next",
+    "qwen35",
+    "qwen35moe",
+    "qwen4exp",
+    "kimi-linear",
+    "kimi-k3",
+    "glm5-next",
+    "bailingmoe3",
+    "minimax-01",
+    "minimax-m3",
+    "deepseek4",
+    "nanbeige",
+    "hy_v4",
+}
+"""Architectures whose graphs grow with the micro-batch (src/llama-context.cpp: graph_max_nodes)."""
+_MOST_NODES: Final = frozenset({"kimi-k3", "glm5-next"})
+
+
+def graph_bound(
+    hparams: Hparams, eff: Effective, tensors: Sequence[CacheTensor], n_tensors: int
+) -> int:
+    """Address space for graph metadata and cells; part of it becomes resident."""
+    nodes = max(1024, 8 * n_tensors)
+    if hparams.arch in _MANY_NODES:
+        per_token = 160 if hparams.arch in _MOST_NODES else 40
+        nodes = max(per_token * eff.n_ubatch, 32 * n_tensors)
+    return nodes * _NODE + cell_bytes(tensors)

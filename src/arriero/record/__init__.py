@@ -1,6 +1,7 @@
 """The documents of the contract: one schema for each, and how they are written and read."""
 
 from arriero.record.documents import (
+    Advice,
     Baseline,
     Boundary,
     DeviceRecord,
@@ -17,6 +18,11 @@ from arriero.record.documents import (
     LimitRecord,
     ModelRecord,
     Peak,
+    Plan,
+    PlanBuffer,
+    PlanContext,
+    PlanNote,
+    PlanPool,
     PoolRecord,
     Recommendation,
     Requests,
@@ -42,6 +48,7 @@ from arriero.record.schema import json_schema
 
 __all__ = [
     "SCHEMAS",
+    "Advice",
     "Baseline",
     "Boundary",
     "DeviceRecord",
@@ -58,6 +65,11 @@ __all__ = [
     "LimitRecord",
     "ModelRecord",
     "Peak",
+    "Plan",
+    "PlanBuffer",
+    "PlanContext",
+    "PlanNote",
+    "PlanPool",
     "PoolRecord",
     "Recommendation",
     "Requests",

@@ -354,3 +354,91 @@ class SkeletonRecord(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
     disk_bytes: int | None
     """What it takes on disk; null where the system does not say."""
+
+
+# plan
+
+
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The context as the server will make it: tokens in all, tokens of one slot, slots."""
+
+    n_ctx: int
+    n_ctx_seq: int
+    n_seq_max: int
+    kv_unified: bool
+    n_rs_seq: int
+    """Planes of recurrent state that drafted tokens can be rolled back to."""
+    n_ubatch: int | None = None
+    asked: int | None = None
+    """Tokens that the command asks for; null if it leaves them to the model or to ``--fit``."""
+
+
+class PlanBuffer(msgspec.Struct, frozen=True, kw_only=True):
+    """One component on one device."""
+
+    component: Component
+    device: str
+    """Device or buffer type as the engine names it; ``CPU``, ``CPU_Mapped`` and ``*_Host`` are the
+    host's."""
+    bytes: int | None
+    method: Method
+    upper_bound: bool = False
+    residual: int | None = None
+    """Calibrated: what real runs took beyond the figure before, in bytes."""
+    reason: str = ""
+    """Why it is not better known."""
+
+
+class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool of memory and what is planned in it."""
+
+    name: str
+    devices: tuple[str, ...]
+    total: int | None
+    free: int | None
+    limited_by: str
+    planned: int
+    """Everything with a figure, growth while serving included."""
+    at_start: int
+    """Without what grows while serving: prompt cache and checkpoints."""
+    margin: int
+    headroom: int | None
+    """What is left of ``free``, the margin not taken off; null where free is not known."""
+    fits: bool | None
+    usable: bool = True
+    note: str = ""
+
+
+class PlanNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to know about the figures."""
+
+    id: Literal[
+        "refused", "unknown", "drift", "between_builds", "dry_run", "placement", "calibration"
+    ]
+    text: str
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """One change, what it costs and the bytes it saves."""
+
+    change: str
+    cost: Cost
+    saves: int
+    argv: tuple[str, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command will take, before it is started."""
+
+    schema: Literal["arriero.plan/1"] = "arriero.plan/1"
+    model: ModelRecord
+    context: PlanContext | None
+    """Null where the header does not tell enough."""
+    buffers: tuple[PlanBuffer, ...]
+    pools: tuple[PlanPool, ...]
+    fits: bool | None
+    """True only with the margin kept in every pool and nothing unknown in any."""
+    advice: tuple[Advice, ...] = ()
+    notes: tuple[PlanNote, ...] = ()
+    build: int | None = None
+    """The llama.cpp build that was asked or whose rules were taken; null for the newest known."""

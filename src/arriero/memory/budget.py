@@ -1,0 +1,655 @@
+"""The budget: one line per component and device, with its method, and whether pools hold it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from arriero.base.errors import UsageError
+from arriero.base.sizes import MIB, parse_size
+from arriero.base.words import Component, Method
+from arriero.command import Command
+from arriero.engine import Engine
+from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.gguf import Header, Model, describe
+from arriero.machine import Pool
+from arriero.memory.architectures import Memory
+from arriero.memory.caches import (
+    CacheTensor,
+    Effective,
+    cache_tensors,
+    effective,
+    is_doubtful,
+    output_bytes,
+    refusal,
+)
+from arriero.memory.compute import compute_bound, widest_activation
+from arriero.memory.context import pad
+from arriero.memory.host import checkpoint_bytes, graph_bound
+from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
+from arriero.memory.placement import (
+    CPU,
+    MAPPED,
+    REPACKED,
+    WeightBuffer,
+    chosen_devices,
+    host_buffer,
+    layer_devices,
+    weights,
+)
+from arriero.memory.settings import Settings, settings_of
+from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
+
+HOST: Final = "host"
+_HOST_BUFFER: Final = re.compile(r"CPU\w*|\w+_Host")
+_BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
+_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
+_DRY_RUN_SECONDS: Final = 60.0
+_HOST_MARGIN: Final = 256 * MIB
+_HOST_SHARE: Final = 0.03
+"""Kept on the host: libraries, heap, threads and work buffers, beside the system's own needs."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a real run took beyond what was planned, in bytes.
+
+    ``same`` is true for a run of this model, build and device. Of other runs only what they took
+    too much is borrowed, never what they took less.
+    """
+
+    component: Component
+    device: str
+    residual: int
+    same: bool
+
+
+def plan_budget(
+    header: Header,
+    command: Command,
+    pools: Sequence[Pool],
+    *,
+    model: Path,
+    engine: Engine | None = None,
+    environ: Mapping[str, str] | None = None,
+    build: int | None = None,
+    calibrations: Iterable[Calibration] = (),
+    draft: Header | None = None,
+    mmproj: Header | None = None,
+) -> Plan:
+    """What a command will take and whether the pools hold it.
+
+    Args:
+        pools: The machine's, or those of :func:`parse_pools`; their devices are what the model is
+            spread over.
+        model: The local file that a dry run reads; the header may come from elsewhere.
+        engine: Asked by a dry run if given; where it has no answer, a note says why.
+        environ: The engine's environment.
+        build: The build to take the rules of, where there is no engine.
+        calibrations: From earlier runs.
+        draft: Header of ``--model-draft``, if the command has one and it could be read.
+        mmproj: Header of ``--mmproj``, likewise.
+
+    Raises:
+        ModelError: The header is one that llama.cpp would refuse.
+        UsageError: The command names a device that is not there, or a pattern that is none.
+    """
+    build = engine.build if engine is not None and engine.build is not None else build
+    about = describe(header)
+    planning = _Planning(
+        header=header,
+        about=about,
+        settings=settings_of(command, model, n_ctx_train=about.n_ctx_train or 0, build=build),
+        pools=pools,
+        engine=engine,
+        environ=environ or {},
+        build=build,
+        calibrations=tuple(calibrations),
+        draft=draft,
+        mmproj=mmproj,
+    )
+    return planning.plan(command)
+
+
+def parse_pools(text: str) -> tuple[Pool, ...]:
+    """Pools of hardware one does not have: ``CUDA0=24GiB,CUDA1=16GiB,host=64GiB``.
+
+    All of a pool counts as free. Without ``host`` nothing is known about the host.
+
+    Raises:
+        UsageError: A part is not ``NAME=SIZE``, or a name comes twice.
+    """
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, size = (word.strip() for word in part.partition("="))
+        if not equals or not re.fullmatch(r"[A-Za-z_]+\d*", name):
+            raise UsageError(
+                f"not a budget: {part.strip()!r}", hint="write it like CUDA0=24GiB,host=64GiB"
+            )
+        name = HOST if name.lower() in (HOST, "cpu") else name
+        if name in sizes:
+            raise UsageError(f"{name} comes twice in the budget")
+        sizes[name] = parse_size(size)
+    named = [Pool(name, (name,), size, size, "--budget") for name, size in sizes.items()]
+    host = [pool for pool in named if pool.name == HOST]
+    unknown = Pool(HOST, (HOST,), None, None, "not in --budget")
+    return (*(host or [unknown]), *(pool for pool in named if pool.name != HOST))
+
+
+Place = tuple[Component, str]
+_NoteId = Literal[
+    "refused", "unknown", "drift", "between_builds", "dry_run", "placement", "calibration"
+]
+
+
+class _Planning:
+    def __init__(
+        self,
+        *,
+        header: Header,
+        about: Model,
+        settings: Settings,
+        pools: Sequence[Pool],
+        engine: Engine | None,
+        environ: Mapping[str, str],
+        build: int | None,
+        calibrations: tuple[Calibration, ...],
+        draft: Header | None,
+        mmproj: Header | None,
+    ) -> None:
+        self._header, self._about, self._settings = header, about, settings
+        self._pools, self._engine, self._environ = pools, engine, environ
+        self._build, self._calibrations = build, calibrations
+        self._draft, self._mmproj = draft, mmproj
+        self._notes: list[PlanNote] = []
+        listed = [name for pool in pools for name in pool.devices if name != HOST]
+        self._devices = chosen_devices(settings.request, listed)
+        self._request = replace(settings.request, devices=self._devices or ())
+        self._host_buffer = host_buffer(self._devices) or CPU
+
+    def plan(self, command: Command) -> Plan:
+        hparams = self._hparams()
+        dry = self._ask(self._request)
+        buffers: list[PlanBuffer] = []
+        refused = hparams is not None and refusal(hparams, self._request)
+        if refused:
+            self._note("refused", f"the engine will refuse these settings: {refused}")
+        elif hparams is None:
+            buffers = [*self._unknown_weights(), *self._measured(dry)]
+        else:
+            buffers = list(self._lines(hparams, dry))
+        buffers += self._attachments()
+        buffers = [self._calibrated(buffer) for buffer in buffers]
+        pools = tuple(self._pool(pool, buffers) for pool in self._pools)
+        return Plan(
+            model=self._model_record(),
+            context=self._context(command, hparams, dry),
+            buffers=tuple(buffers),
+            pools=pools,
+            fits=False if refused else _all_fit(pools),
+            notes=tuple(self._notes),
+            build=self._build,
+        )
+
+    def _note(self, kind: _NoteId, text: str) -> None:
+        self._notes.append(PlanNote(id=kind, text=text))
+
+    # what is known
+
+    def _hparams(self) -> Hparams | None:
+        try:
+            return read_hparams(self._header, self._build)
+        except UnknownArchitectureError as error:
+            self._note("unknown", error.message)
+            return None
+
+    def _ask(self, request: DryRunRequest) -> DryRun | None:
+        if self._engine is None:
+            return None
+        directory = self._engine.path.resolve().parent
+        answer = dry_run(directory, [request], environ=self._environ, timeout=_DRY_RUN_SECONDS)[0]
+        if isinstance(answer, Unanswered):
+            self._note("dry_run", f"the engine gives no answer by a dry run: {answer.reason}")
+            return None
+        return answer
+
+    def _model_record(self) -> ModelRecord:
+        about = self._about
+        return ModelRecord(
+            path=str(self._request.model),
+            arch=about.arch,
+            name=about.name,
+            memory_class=about.memory_class,
+            n_layer=about.n_layer,
+            n_recurrent_layer=about.n_recurrent_layer,
+            n_ctx_train=about.n_ctx_train,
+            n_vocab=about.n_vocab,
+            file_bytes=about.file_bytes,
+        )
+
+    def _context(
+        self, command: Command, hparams: Hparams | None, dry: DryRun | None
+    ) -> PlanContext | None:
+        asked = command.number("-c") or None
+        unified = self._request.kv_unified
+        if dry is not None:
+            return PlanContext(
+                n_ctx=dry.n_ctx,
+                n_ctx_seq=dry.n_ctx_seq,
+                n_seq_max=dry.n_seq_max,
+                kv_unified=unified,
+                n_rs_seq=dry.n_rs_seq,
+                n_ubatch=dry.n_ubatch,
+                asked=asked,
+            )
+        if hparams is None:
+            return None
+        eff = effective(hparams, self._request, self._build)
+        return PlanContext(
+            n_ctx=eff.context.n_ctx,
+            n_ctx_seq=eff.context.n_ctx_seq,
+            n_seq_max=eff.context.n_seq_max,
+            kv_unified=unified,
+            n_rs_seq=eff.n_rs_seq,
+            n_ubatch=eff.n_ubatch,
+            asked=asked,
+        )
+
+    # lines
+
+    def _lines(self, h: Hparams, dry: DryRun | None) -> Iterator[PlanBuffer]:
+        layers = self._layers(h)
+        tensors = cache_tensors(h, self._request, self._build)
+        eff = effective(h, self._request, self._build)
+        yield from self._weights(h, layers, dry)
+        yield from self._caches(tensors, layers, dry)
+        yield from self._compute(h, eff, layers, dry)
+        yield from self._output(h, layers, dry)
+        yield from self._host(h, eff, tensors, dry)
+        yield from self._mtp(h, layers)
+        for device in dict.fromkeys(layers):
+            if device != CPU:
+                yield _unknown(
+                    Component.POOL, device, "the backend's own pools grow with the longest prompt"
+                )
+
+    def _layers(self, h: Hparams) -> tuple[str, ...]:
+        split = self._request.tensor_split
+        if not any(split) and len(self._devices) > 1:
+            split = tuple(float(self._free(device)) for device in self._devices)
+            self._note(
+                "placement",
+                "without -ts layers go by the free memory that drivers report at the start",
+            )
+        return layer_devices(h.n_layer_all, self._request.n_gpu_layers, self._devices, split)
+
+    def _free(self, device: str) -> int:
+        return next((p.free or p.total or 0 for p in self._pools if device in p.devices), 0)
+
+    def _weights(
+        self, h: Hparams, layers: Sequence[str], dry: DryRun | None
+    ) -> Iterator[PlanBuffer]:
+        component = Component.WEIGHTS
+        if not self._header.tensors:
+            yield _unknown(component, MAPPED, "the file has no tensors")
+            return
+        planned = weights(self._header, h, self._settings, layers, self._devices)
+        if self._request.split_mode in ("row", "tensor"):
+            self._note("placement", f"-sm {self._request.split_mode} was never compared")
+            planned = tuple(replace(buffer, exact=False) for buffer in planned)
+        told = {b.device: b.model for b in dry.buffers if b.model} if dry else {}
+        comparable = dry is not None and not self._settings.overrides
+        for buffer in self._told_of_repacking(planned, told if dry is not None else None):
+            size, measured = buffer.bytes, told.get(buffer.device)
+            on_host = _HOST_BUFFER.fullmatch(buffer.device) is not None
+            if comparable and not on_host and measured not in (None, size):
+                self._drift(component, buffer.device, size, measured)
+                yield _line(component, buffer.device, measured, Method.MEASURED)
+            elif buffer.exact:
+                yield _line(component, buffer.device, size, Method.EXACT)
+            else:
+                yield _line(component, buffer.device, size, Method.ESTIMATED, upper_bound=True)
+
+    def _told_of_repacking(
+        self, planned: Sequence[WeightBuffer], told: Mapping[str, int] | None
+    ) -> Iterator[WeightBuffer]:
+        """What this CPU keeps in a layout of its own is known to its engine alone."""
+        copied = told.get(REPACKED, 0) if told is not None else None
+        for buffer in planned:
+            if buffer.device == REPACKED:
+                if copied is None:
+                    yield buffer
+            elif buffer.device in (MAPPED, CPU) and copied and told is not None:
+                # copied tensors leave the plain buffer, which may shrink at its ends
+                plain = buffer.device == CPU
+                yield WeightBuffer(
+                    buffer.device, told.get(CPU, 0) if plain else buffer.bytes, plain
+                )
+            else:
+                yield buffer
+        if copied:
+            yield WeightBuffer(REPACKED, copied)
+
+    def _caches(
+        self, tensors: Sequence[CacheTensor], layers: Sequence[str], dry: DryRun | None
+    ) -> Iterator[PlanBuffer]:
+        doubtful = is_doubtful(self._header, self._request, self._build)
+        if doubtful:
+            self._note(
+                "between_builds",
+                f"a rule for this model changed near build {self._build}; its exact build is not "
+                "known here",
+            )
+        formula = self._placed(tensors, layers)
+        told = {}
+        if dry is not None:
+            for b in dry.buffers:
+                told[Component.KV, b.device] = b.kv
+                told[Component.RS, b.device] = b.rs
+        yield from self._merged(formula, told if dry is not None else None, doubtful=doubtful)
+
+    def _placed(self, tensors: Sequence[CacheTensor], layers: Sequence[str]) -> dict[Place, int]:
+        sizes: dict[Place, int] = {}
+        for tensor in tensors:
+            device = layers[tensor.layer] if self._request.offload_kqv else CPU
+            place = (tensor.component, device)
+            sizes[place] = sizes.get(place, 0) + tensor.padded()
+        return sizes
+
+    def _merged(
+        self, formula: Mapping[Place, int], told: Mapping[Place, int] | None, *, doubtful: bool
+    ) -> Iterator[PlanBuffer]:
+        """Formula and engine side by side; where they differ the engine wins and a note says so."""
+        for place in dict.fromkeys([*formula, *(told or ())]):
+            component, device = place
+            computed = formula.get(place, 0)
+            if told is None:
+                if computed and doubtful:
+                    yield _line(component, device, computed, Method.ESTIMATED, upper_bound=True)
+                elif computed:
+                    yield _line(component, device, computed, Method.EXACT)
+                continue
+            measured = told.get(place, 0)
+            if measured != computed:
+                self._drift(component, device, computed, measured)
+            if measured:
+                method = Method.EXACT if measured == computed else Method.MEASURED
+                yield _line(component, device, measured, method)
+
+    def _drift(self, component: Component, device: str, computed: int, told: int | None) -> None:
+        self._note(
+            "drift",
+            f"{component} on {device}: the engine says {told} bytes, the formula {computed}",
+        )
+
+    def _compute(
+        self, h: Hparams, eff: Effective, layers: Sequence[str], dry: DryRun | None
+    ) -> Iterator[PlanBuffer]:
+        component = Component.COMPUTE
+        if dry is not None:
+            moved = bool(self._settings.overrides)
+            for b in dry.buffers:
+                if b.compute and moved:
+                    yield _line(
+                        component,
+                        b.device,
+                        b.compute,
+                        Method.ESTIMATED,
+                        reason="dry runs do not see -ot",
+                    )
+                elif b.compute:
+                    yield _line(component, b.device, b.compute, Method.MEASURED)
+            return
+        bound = compute_bound(h, self._request, eff, widest_activation(self._header, h))
+        on_devices = [device for device in dict.fromkeys(layers) if device != CPU]
+        for device in (*on_devices, self._host_buffer):
+            yield _line(component, device, bound, Method.ESTIMATED, upper_bound=True)
+
+    def _output(
+        self, h: Hparams, layers: Sequence[str], dry: DryRun | None
+    ) -> Iterator[PlanBuffer]:
+        device = host_buffer([layers[-1]]) or CPU
+        told = None
+        if dry is not None:
+            told = {(Component.OUTPUT, b.device): b.output for b in dry.buffers}
+        size = output_bytes(h, self._request)
+        yield from self._merged({(Component.OUTPUT, device): size}, told, doubtful=False)
+
+    def _host(
+        self, h: Hparams, eff: Effective, tensors: Sequence[CacheTensor], dry: DryRun | None
+    ) -> Iterator[PlanBuffer]:
+        if dry is not None:
+            grown = dry.address_space_delta
+            yield _line(Component.GRAPH, CPU, grown, Method.MEASURED, upper_bound=True)
+        else:
+            bound = graph_bound(h, eff, tensors, len(self._header.tensors))
+            yield _line(Component.GRAPH, CPU, bound, Method.ESTIMATED, upper_bound=True)
+        if h.memory is Memory.NONE:
+            return
+        settings, slots = self._settings, eff.context.n_seq_max
+        if settings.cache_ram is None:
+            yield _unknown(Component.PROMPT_CACHE, CPU, "-cram -1 limits it to n_ctx tokens only")
+        elif settings.cache_ram:
+            limit = settings.cache_ram
+            yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
+        each = checkpoint_bytes(h, self._request, tensors, self._build)
+        kept = settings.checkpoints + (1 if settings.speculation else 0)
+        if each and kept:
+            method = Method.ESTIMATED if h.memory is Memory.DSV4 else Method.EXACT
+            size = each * kept * slots
+            yield _line(Component.CHECKPOINTS, CPU, size, method, upper_bound=True)
+
+    def _mtp(self, h: Hparams, layers: Sequence[str]) -> Iterator[PlanBuffer]:
+        """The context that drafts with the model's own NextN layers."""
+        request = self._settings.mtp_draft
+        if request is None:
+            return
+        if not h.n_layer_nextn:
+            self._note("unknown", "the model has no NextN layers to draft with")
+            return
+        request = replace(request, devices=self._request.devices)
+        sizes: dict[str, int] = {}
+        for (_, device), size in self._placed(
+            cache_tensors(h, request, self._build), layers
+        ).items():
+            sizes[device] = sizes.get(device, 0) + size
+        dry = self._ask(request)
+        if dry is not None:
+            sizes = {b.device: b.context + b.compute + b.output for b in dry.buffers}
+        else:
+            bound = compute_bound(
+                h,
+                request,
+                effective(h, request, self._build),
+                widest_activation(self._header, h),
+            )
+            for device in {layers[-1], self._host_buffer}:
+                sizes[device] = sizes.get(device, 0) + bound
+        for device, size in sizes.items():
+            if size and dry is not None:
+                yield _line(Component.DRAFT, device, size, Method.MEASURED)
+            elif size:
+                yield _line(Component.DRAFT, device, size, Method.ESTIMATED, upper_bound=True)
+
+    def _attachments(self) -> Iterator[PlanBuffer]:
+        """Other models that the command loads beside the main one."""
+        settings = self._settings
+        if settings.draft_model is not None:
+            yield from self._draft_model()
+        if settings.mmproj is not None:
+            device = self._devices[0] if self._devices else CPU
+            if self._mmproj is not None:
+                size = sum(pad(t.bytes) for t in self._mmproj.tensors)
+                yield _line(Component.MMPROJ, device, size, Method.ESTIMATED)
+            yield _unknown(Component.MMPROJ, device, "its compute buffer depends on the images")
+
+    def _draft_model(self) -> Iterator[PlanBuffer]:
+        device = self._devices[0] if self._devices else CPU
+        if self._draft is None:
+            yield _unknown(Component.DRAFT, device, "the draft model's header was not read")
+            return
+        try:
+            h = read_hparams(self._draft, self._build)
+        except UnknownArchitectureError as error:
+            yield _unknown(Component.DRAFT, device, error.message)
+            return
+        request = replace(
+            self._request, n_rs_seq=0, n_outputs_max=self._request.n_seq_max, load_mtp=False
+        )
+        settings = replace(self._settings, request=request, overrides=())
+        layers = layer_devices(h.n_layer_all, -1, self._devices, request.tensor_split)
+        sizes: dict[str, int] = {}
+        for buffer in weights(self._draft, h, settings, layers, self._devices):
+            sizes[buffer.device] = sizes.get(buffer.device, 0) + buffer.bytes
+        for (_, place), size in self._placed(
+            cache_tensors(h, request, self._build), layers
+        ).items():
+            sizes[place] = sizes.get(place, 0) + size
+        bound = compute_bound(
+            h, request, effective(h, request, self._build), widest_activation(self._draft, h)
+        )
+        for place in {*layers} - {CPU} | {self._host_buffer}:
+            sizes[place] = sizes.get(place, 0) + bound
+        for place, size in sizes.items():
+            yield _line(Component.DRAFT, place, size, Method.ESTIMATED, upper_bound=True)
+
+    # without hyperparameters
+
+    def _unknown_weights(self) -> Iterator[PlanBuffer]:
+        size = sum(pad(t.bytes) for t in self._header.tensors)
+        if not size:
+            yield _unknown(Component.WEIGHTS, MAPPED, "the file has no tensors")
+        elif self._devices:
+            reason = f"{size} bytes in all; where they go is not known for this architecture"
+            yield _unknown(Component.WEIGHTS, self._devices[0], reason)
+        else:
+            device = MAPPED if self._settings.mmap else CPU
+            yield _line(Component.WEIGHTS, device, size, Method.ESTIMATED, upper_bound=True)
+
+    def _measured(self, dry: DryRun | None) -> Iterator[PlanBuffer]:
+        """Everything from the engine; unknown where there is none."""
+        parts = (Component.KV, Component.RS, Component.COMPUTE, Component.OUTPUT)
+        if dry is None:
+            for component in parts:
+                yield _unknown(component, CPU, "unknown architecture")
+            return
+        for b in dry.buffers:
+            for component, size in zip(parts, (b.kv, b.rs, b.compute, b.output), strict=True):
+                if size:
+                    yield _line(component, b.device, size, Method.MEASURED)
+        grown = dry.address_space_delta
+        yield _line(Component.GRAPH, CPU, grown, Method.MEASURED, upper_bound=True)
+        if self._settings.cache_ram:
+            limit = self._settings.cache_ram
+            yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
+        yield _unknown(Component.CHECKPOINTS, CPU, "unknown architecture")
+
+    # pools
+
+    def _calibrated(self, buffer: PlanBuffer) -> PlanBuffer:
+        """Runs of the same model, build and device correct a line; others only make it larger."""
+        if buffer.method in (Method.EXACT, Method.MEASURED):
+            return buffer
+        runs = [
+            c
+            for c in self._calibrations
+            if c.component is buffer.component and c.device == buffer.device
+        ]
+        same = [c.residual for c in runs if c.same]
+        if same:
+            residual = max(same)
+            size = max(0, (buffer.bytes or 0) + residual)
+            return PlanBuffer(
+                component=buffer.component,
+                device=buffer.device,
+                bytes=size,
+                method=Method.CALIBRATED,
+                residual=residual,
+            )
+        borrowed = max((c.residual for c in runs if c.residual > 0), default=0)
+        if not borrowed or buffer.bytes is None:
+            return buffer
+        self._note("calibration", f"{buffer.component} on {buffer.device}: similar runs took more")
+        return PlanBuffer(
+            component=buffer.component,
+            device=buffer.device,
+            bytes=buffer.bytes + borrowed,
+            method=buffer.method,
+            upper_bound=buffer.upper_bound,
+            residual=borrowed,
+            reason=buffer.reason,
+        )
+
+    def _pool(self, pool: Pool, buffers: Sequence[PlanBuffer]) -> PlanPool:
+        inside = [b for b in buffers if _pool_of(b.device, self._pools) is pool]
+        planned = sum(b.bytes or 0 for b in inside)
+        growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
+        margin = self._margin(pool)
+        headroom = None if pool.free is None else pool.free - planned
+        fits: bool | None = None
+        if headroom is not None and pool.usable:
+            unknown = any(b.bytes is None for b in inside)
+            # one that already lacks room is no better for what is not known
+            fits = False if headroom < margin else None if unknown else True
+        return PlanPool(
+            name=pool.name,
+            devices=pool.devices,
+            total=pool.total,
+            free=pool.free,
+            limited_by=pool.limited_by,
+            planned=planned,
+            at_start=planned - growing,
+            margin=margin,
+            headroom=headroom,
+            fits=fits,
+            usable=pool.usable,
+            note=pool.note,
+        )
+
+    def _margin(self, pool: Pool) -> int:
+        """A device keeps what the engine's own fit would; the host a little for everything else."""
+        if any(device != HOST for device in pool.devices):
+            return self._settings.fit_target
+        return max(_HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
+
+
+def _pool_of(device: str, pools: Sequence[Pool]) -> Pool | None:
+    if _HOST_BUFFER.fullmatch(device):
+        return next((pool for pool in pools if HOST in (pool.name, *pool.devices)), None)
+    for pool in pools:
+        if device in pool.devices:
+            return pool
+    match = _BUFFER.match(device)
+    name = match[1] if match else device
+    return next((pool for pool in pools if name in pool.devices), None)
+
+
+def _all_fit(pools: Sequence[PlanPool]) -> bool | None:
+    verdicts = {pool.fits for pool in pools if pool.planned or pool.fits is False}
+    return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+
+def _line(
+    component: Component,
+    device: str,
+    size: int | None,
+    method: Method,
+    *,
+    upper_bound: bool = False,
+    reason: str = "",
+) -> PlanBuffer:
+    return PlanBuffer(
+        component=component,
+        device=device,
+        bytes=size,
+        method=method,
+        upper_bound=upper_bound,
+        reason=reason,
+    )
+
+
+def _unknown(component: Component, device: str, reason: str) -> PlanBuffer:
+    return _line(component, device, None, Method.UNKNOWN, reason=reason)

@@ -1,0 +1,63 @@
+"""A bound for compute buffers where no engine can be asked.
+
+llama.cpp's allocator reuses memory over a graph that changes from build to build, so that no
+formula is exact. This one adds what is alive at once in the widest places, generously;
+``bench/plan_compute.py`` holds it against dry runs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arriero.engine.oracle import DryRunRequest
+from arriero.gguf import Header
+from arriero.memory.caches import Effective
+from arriero.memory.context import pad
+from arriero.memory.hparams import Hparams
+
+_F32: Final = 4
+_MASK: Final = 6
+"""Bytes per cell and token: the mask in f32 and in f16."""
+_RESIDUALS: Final = 10
+_HEADS: Final = 4
+_WIDE: Final = 3
+_STATES: Final = 6
+_FIXED: Final = 2 << 20
+
+
+def compute_bound(hparams: Hparams, request: DryRunRequest, eff: Effective, widest: int) -> int:
+    """Bytes that the compute buffer of one device stays below.
+
+    Args:
+        widest: Elements per token of the widest activation inside a layer (feed-forward, experts).
+    """
+    h, context = hparams, eff.context
+    slots = max(1, context.n_seq_max)
+    tokens = pad(min(context.n_ctx, eff.n_ubatch), slots)
+    heads = max(
+        (h.n_head[il] * max(h.head_k, h.head_v, h.head_k_swa) for il in range(h.n_layer_all)),
+        default=0,
+    )
+    inner = max(h.n_embd_r, h.n_embd_s // max(1, h.n_embd)) + h.n_embd
+    per_token = _RESIDUALS * h.n_embd + _HEADS * heads + _WIDE * max(widest, inner)
+    cells = context.n_ctx_seq
+    total = _F32 * tokens * per_token + _MASK * tokens * cells
+    if not eff.flash_attn:
+        total += 3 * _F32 * max(h.n_head, default=0) * tokens * cells
+    total += _STATES * _F32 * slots * (1 + eff.n_rs_seq) * (h.n_embd_r + h.n_embd_s)
+    total += 2 * _F32 * eff.n_outputs_max * h.n_vocab
+    return total + _FIXED
+
+
+def widest_activation(header: Header, hparams: Hparams) -> int:
+    """Elements per token of the widest activation inside a layer, experts in use together."""
+
+    def number(key: str) -> int:
+        value = header.metadata.get(f"{hparams.arch}.{key}")
+        if isinstance(value, tuple):
+            return max((int(v) for v in value if isinstance(v, int)), default=0)
+        return value if isinstance(value, int) else 0
+
+    experts = number("expert_used_count") * number("expert_feed_forward_length")
+    shared = number("expert_shared_feed_forward_length")
+    return max(*hparams.n_ff, experts + shared, number("ssm.inner_size"))
