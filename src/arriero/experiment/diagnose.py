@@ -687,8 +687,8 @@ class Diagnoser:
     def _slopes(self) -> list[Slope]:
         found: list[Slope] = []
         good = [t for t in self.trials if t.valid and t.effective.n_seq_max]
-        for trial in reversed(good):
-            rs = buffers_of(trial, Component.RS)
+        for trial in sorted(good, key=lambda t: _refused_rs(t) is None):
+            rs = _refused_rs(trial) or buffers_of(trial, Component.RS)
             if rs:
                 found.append(_slope(Component.RS, "slot", rs / (trial.effective.n_seq_max or 1)))
                 break
@@ -711,6 +711,14 @@ class Diagnoser:
             component = Component.CHECKPOINTS if grown.checkpoint_bytes else Component.PROMPT_CACHE
             found.append(_slope(component, "request", grown.growth_per_request))
         return found
+
+
+def _refused_rs(trial: Trial) -> int | None:
+    """Bytes of the whole RS buffer from a refusal: to the byte, where size lines are rounded."""
+    failure = trial.failure
+    if failure is None or failure.component is not Component.RS:
+        return None
+    return failure.buffer_bytes
 
 
 def _slope(component: Component, per: Any, value: float) -> Slope:

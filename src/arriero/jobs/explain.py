@@ -60,7 +60,7 @@ def _unreadable(what: str, error: OSError | ValueError) -> UsageError:
 def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
     """Explain a log given as pieces of bytes.
 
-    A router's log has one explanation for each child under ``children``; what decides stands on top.
+    A router's log has one explanation for each child under ``children``; what decides is on top.
     """
     readings = read_log(chunks)
     top = _explanation(principal(readings), source)
