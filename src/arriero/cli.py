@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -36,6 +37,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _SEPARATOR: Final = "--"
 _TAKES_COMMAND: Final = frozenset({"diagnose", "verify"})
 _SWITCHES: Final = frozenset({"--json", "--as-given", "--help"})
+_INTERRUPTED: Final = "interrupted; every process that was started has ended"
 _CLEAN_UP_SECONDS: Final = 2.0
 """A second signal within this time is the same wish to stop, not the wish to stop faster."""
 
@@ -85,6 +87,11 @@ class Session:
     def note(self, text: str) -> None:
         """One line beside the output."""
         click.echo(f"arriero: {self.line(text)}", err=True)
+
+    def leave_echo(self) -> None:
+        """Begin a new line after the ``^C`` that a terminal shows."""
+        if sys.stderr.isatty():
+            click.echo(err=True)
 
     def line(self, text: str) -> str:
         """The text on one line, without secrets and without anything that moves the cursor."""
@@ -178,13 +185,45 @@ def _limit(size: int | None, kind: str) -> Limit | None:
 # --- commands ----------------------------------------------------------------------------------
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Formatter(click.HelpFormatter):
+    """Help that also fits a narrow terminal; click's own stops at 50 columns."""
+
+    def __init__(self, width: int | None = None, max_width: int | None = None) -> None:
+        columns = min(shutil.get_terminal_size().columns, max_width or 80)
+        super().__init__(width=width or max(columns - 2, 30))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        super().write_dl(list(rows), min(col_max, self.width // 3 + 4), col_spacing)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+class _Command(click.Command):
+    context_class = _Context
+
+
+class _Group(click.Group):
+    context_class = _Context
+    command_class = _Command
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, "--version", message="arriero %(version)s")
 def cli() -> None:
     """Make llama.cpp's llama-server fit in memory and stay up."""
 
 
-@cli.command(short_help="Why a command does not run, and the smallest fix.")
+@cli.command(
+    short_help="Why a command does not run, and the smallest fix.",
+    options_metavar="[OPTIONS] -- llama-server ...",
+)
 @_trial_options
 @click.option(
     "--from-log", type=click.Path(path_type=Path), metavar="FILE",
@@ -271,6 +310,7 @@ def diagnose(
             session.note(error.message)
             return error.exit_code
     if document.interrupted:
+        session.note(_INTERRUPTED)
         return _InterruptedError.exit_code
     served = document.verdict is None and document.recommendation is not None
     return 0 if served and document.complete else 1
@@ -292,9 +332,12 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
         else job.explain_file(Path(log))
         for log in logs
     )
+    complete = all(explanation.complete for explanation in found)
+    if not complete:
+        session.leave_echo()
     document = found[0] if len(found) == 1 else Explanations(explanations=found)
     session.show(document, lambda: terminal.explanation(document, **terminal.options(sys.stdout)))
-    if not all(explanation.complete for explanation in found):
+    if not complete:
         session.note("interrupted: this is what had been read by then")
         return _InterruptedError.exit_code
     parts = [part for whole in found for part in (whole.children or (whole,))]
@@ -310,7 +353,7 @@ def _standard_input(session: Session) -> Any:
 
 
 @cli.command(short_help="Load a server and see whether it gets through.")
-@click.argument("url", required=False)
+@click.argument("url", required=False, metavar="(URL | -- llama-server ...)")
 @_trial_options
 @_load_options
 @click.option(
@@ -357,6 +400,7 @@ def verify(
         )
     session.show(document, lambda: terminal.verification(document, **terminal.options(sys.stdout)))
     if not document.complete:
+        session.note(_INTERRUPTED)
         return _InterruptedError.exit_code
     return 0 if document.failure is None else 1
 
@@ -552,8 +596,8 @@ def run(argv: list[str]) -> int:
     except click.ClickException as error:
         return _fail(_misused(error, session), session)
     except KeyboardInterrupt:
-        told = "interrupted; every process that was started has ended"
-        return _fail(_InterruptedError(told), session)
+        session.leave_echo()
+        return _fail(_InterruptedError(_INTERRUPTED), session)
     except BrokenPipeError:
         session.write(b"")  # what is still to be written goes nowhere
         return 0
