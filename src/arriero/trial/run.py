@@ -281,7 +281,7 @@ class _TrialRun:
         status = own_end.status if own_end else None
         with self.lock:
             reading = self.reader.readings(status)[0]
-            marks = dict(self.reader.marks)
+            marks, phase = dict(self.reader.marks), self.reader.phase
         ok = ready_s is not None and result is not None and result.broken is None
         ok = ok and own_end is None and hang is None
         outcome = (
@@ -295,7 +295,12 @@ class _TrialRun:
         failure = None
         if outcome is not TrialOutcome.SERVED:
             broken = result.broken if result else None
-            failure = _name_failure(reading, own_end, hang, broken, self.lines, ready_s is not None)
+            phase = Phase.SERVING if ready_s is not None else phase
+            failure = _name_failure(reading, own_end, hang, broken, self.lines, phase)
+        # What the server outlived, such as a worker that was dropped, is still worth telling.
+        outlived = None if reading.failure is failure else reading.failure
+        secondary = (outlived, *reading.secondary) if outlived else reading.secondary
+        if failure is not None:
             failure = _at_the_limit(failure, limit)
         peak = Peak(
             address_space=memory.address_space_peak,
@@ -315,7 +320,7 @@ class _TrialRun:
                 env=self.env,
                 outcome=outcome,
                 failure=failure,
-                secondary=reading.secondary,
+                secondary=secondary,
                 buffers=reading.buffers,
                 notices=reading.notices,
                 effective=reading.effective,
@@ -418,10 +423,9 @@ def _name_failure(
     hang: str | None,
     broken: Reply | None,
     lines: int,
-    was_ready: bool,
+    phase: Phase | None,
 ) -> Failure:
     """The failure of a trial: what the log names, else what was seen from outside."""
-    phase = Phase.SERVING if was_ready else (reading.failure.phase if reading.failure else None)
     named = reading.failure
     if named is not None and (named.fatal or broken is not None or end is not None):
         return named
