@@ -72,5 +72,6 @@ def differences(
         f"logged {told.get((kind, device), 0.0):.2f}"
         for kind, device in sorted({*sizes, *told})
         # two caches of one kind are two rounded lines
-        if abs(sizes.get((kind, device), 0.0) - told.get((kind, device), 0.0)) > 3 * LINE
+        if abs(sizes.get((kind, device), 0.0) - told.get((kind, device), 0.0))
+        > LINE * (2 if kind == "KV" else 1)
     ]

@@ -9,7 +9,8 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product, starmap
 from typing import Final
 
 from arriero.base.errors import UsageError
@@ -36,6 +37,7 @@ _UNUSED: Final = re.compile(r"masked_embd|cross_attn_rel_b")
 _LAYER: Final = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
 _CUDA: Final = re.compile(r"(CUDA|ROCm|MUSA)\d+\Z")
 _HOST_BUFFERS: Final = ("CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN")
+_MOVED: Final = ((), ("ssm_a",), ("ssm_conv1d",), ("ssm_a", "ssm_conv1d"))
 _REPACKABLE: Final = frozenset({"q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q2_K", "iq4_nl", "mxfp4"})
 """Types that some CPU keeps in a layout of its own beside the file's."""
 
@@ -47,6 +49,18 @@ class WeightBuffer:
     device: str
     bytes: int
     exact: bool = True
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """What only a device's own driver knows.
+
+    ``alignment`` is that of its buffers, in bytes. ``moved`` are tensors whose operation it lacks:
+    they stay with the host.
+    """
+
+    alignment: int = CPU_ALIGNMENT
+    moved: tuple[str, ...] = ()
 
 
 def chosen_devices(request: DryRunRequest, listed: Sequence[str]) -> tuple[str, ...]:
@@ -128,21 +142,44 @@ def weights(
     settings: Settings,
     layers: Sequence[str],
     devices: Sequence[str],
-    alignments: Mapping[str, int] | None = None,
+    quirks: Quirks | None = None,
 ) -> tuple[WeightBuffer, ...]:
     """The model buffers as a real start allocates them.
 
     Args:
         layers: From :func:`layer_devices`.
-        alignments: Bytes by device where it is not 32.
+        quirks: From :func:`quirks_of`, where an engine was asked.
 
     Raises:
         UsageError: A pattern of ``-ot`` is none.
     """
     if not header.tensors:
         return ()
-    plan = _Weights(header, hparams, settings, layers, devices, alignments or {})
+    plan = _Weights(header, hparams, settings, layers, devices, quirks or Quirks())
     return tuple(plan.buffers())
+
+
+def quirks_of(
+    header: Header,
+    hparams: Hparams,
+    settings: Settings,
+    layers: Sequence[str],
+    devices: Sequence[str],
+    told: Mapping[str, int],
+) -> Quirks | None:
+    """What makes the formula say what the engine says about each device; null if nothing does.
+
+    Args:
+        told: Bytes of weights by device, from a dry run, which sees no ``-ot``.
+    """
+    plain = replace(settings, overrides=())
+    for quirks in starmap(Quirks, product((CPU_ALIGNMENT, 16, 64, 128, 256), _MOVED)):
+        planned = {
+            b.device: b.bytes for b in weights(header, hparams, plain, layers, devices, quirks)
+        }
+        if all(planned.get(device, 0) == told.get(device, 0) for device in devices):
+            return quirks
+    return None
 
 
 class _Weights:
@@ -153,10 +190,10 @@ class _Weights:
         settings: Settings,
         layers: Sequence[str],
         devices: Sequence[str],
-        alignments: Mapping[str, int],
+        quirks: Quirks,
     ) -> None:
         self._header, self._h, self._settings = header, hparams, settings
-        self._layers, self._devices, self._alignments = layers, devices, alignments
+        self._layers, self._devices, self._quirks = layers, devices, quirks
         self._overrides = [(_pattern(p), buffer) for p, buffer in settings.overrides]
 
     def buffers(self) -> list[WeightBuffer]:
@@ -191,6 +228,8 @@ class _Weights:
                 return {CPU if buffer.startswith(CPU) else buffer}
         match = _LAYER.match(tensor.name)
         if match:
+            if tensor.name[match.end() :].partition(".")[0] in self._quirks.moved:
+                return {CPU} if self._of_layer(int(match[1])) else set()
             return self._of_layer(int(match[1]))
         if name == "token_embd" and self._is_tied:
             return {CPU, self._layers[-1]}
@@ -213,7 +252,7 @@ class _Weights:
         return not any(t.name == "output.weight" for t in self._header.tensors)
 
     def _sum(self, tensors: Sequence[TensorInfo], device: str) -> int:
-        alignment = self._alignments.get(device, CPU_ALIGNMENT)
+        alignment = CPU_ALIGNMENT if device == CPU else self._quirks.alignment
         return sum(pad(t.bytes + _extra(t, device), alignment) for t in tensors)
 
     def _repacked(self, tensors: Sequence[TensorInfo], host: str | None) -> int:
