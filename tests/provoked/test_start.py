@@ -55,7 +55,7 @@ def test_kv(lab: Lab, models: Models) -> None:
     dense = models(LADDER_DENSE)
     provoked = provoke(lab, dense, "-c", "16384", "-np", "1", limit=LIMIT)
     assert named(provoked.failure) == allocation(Component.KV, 4 * GIB)
-    control = lab.run(dense, "-c", "1024", "-np", "1", *COLD, limit=LIMIT)
+    control = lab.run(dense, "-c", "256", "-np", "1", *COLD, limit=LIMIT)
     assert control.trial.outcome is TrialOutcome.SERVED
 
 

@@ -1,0 +1,42 @@
+"""Logs of these provocations, cut to what matters, read without an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.logs import read_log
+from tests.provoked.provoking import named
+
+DATA = Path(__file__).parent / "data"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_text())
+MISREAD = {
+    "vulkan-before-the-logger": "an earlier line that is printed later counts as going on",
+    "vulkan-pinned-refused": "the refused pinned memory is taken for the failure",
+    "assert-after-an-exception": "the consequence of an exception is taken for its cause",
+    "tensor-too-large-for-the-device": "an abort without the word fatal is not seen as the end",
+}
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            name,
+            marks=[pytest.mark.xfail(strict=True, reason=MISREAD[name])] if name in MISREAD else [],
+        )
+        for name in sorted(EXPECTED)
+    ]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_reading(name: str) -> None:
+    (reading,) = read_log([(DATA / f"{name}.log").read_bytes()])
+    assert reading.failure is not None
+    assert named(reading.failure) == EXPECTED[name]
+
+
+def test_every_log_has_an_answer() -> None:
+    assert {path.stem for path in DATA.glob("*.log")} == set(EXPECTED)
