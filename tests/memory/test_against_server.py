@@ -21,6 +21,7 @@ from arriero.machine import Pool
 from arriero.process import free_port, start
 from tests.conftest import BUILDS
 from tests.engine_oracle.real import account
+from tests.gguf.serving import serve
 from tests.memory.planning import ROOMY, differences, engine_of, plan
 
 pytestmark = pytest.mark.engine
@@ -205,3 +206,16 @@ def test_one_device_and_the_host_hold_what_is_planned(
     assert all((b.method is Method.ESTIMATED) is doubtful for b in computed)
     assert not [n for n in planned.notes if n.id in ("drift", "dry_run")], planned.notes
     assert not differences(planned, logged, compute=not doubtful)
+
+
+@pytest.mark.parametrize("arch", ["qwen35", "gemma3", "mamba2"])
+def test_a_checkpoint_is_as_large_as_planned(
+    engines: dict[int, Engine], models: dict[str, Path], arch: str
+) -> None:
+    args = ["-c", "4096", "-np", "2", "--no-warmup"]
+    with serve(engines[10434].path, models[arch], *args) as server:
+        server.post("/completion", {"prompt": "x" * 1500, "n_predict": 2})
+        logged = re.findall(r"created context checkpoint .* size = ([\d.]+) MiB", server.log)
+    planned = plan(models[arch], "-c 4096 -np 2 -ctxcp 1", engine=engines[10434])
+    (line,) = [b for b in planned.buffers if b.component is Component.CHECKPOINTS]
+    assert (line.bytes or 0) / 2 / (1 << 20) == pytest.approx(float(logged[-1]), abs=0.0006)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from arriero.base.errors import UsageError
-from arriero.base.sizes import MIB, parse_size
 from arriero.base.words import Component, Method
 from arriero.command import Command
 from arriero.engine import Engine
@@ -20,12 +17,15 @@ from arriero.memory.architectures import Memory
 from arriero.memory.caches import (
     CacheTensor,
     Effective,
+    builds_around,
     cache_tensors,
     effective,
     is_doubtful,
     output_bytes,
     refusal,
+    total,
 )
+from arriero.memory.calibration import Calibration, calibrated
 from arriero.memory.compute import compute_bound, widest_activation
 from arriero.memory.context import pad
 from arriero.memory.host import checkpoint_bytes, graph_bound
@@ -41,31 +41,11 @@ from arriero.memory.placement import (
     quirks_of,
     weights,
 )
+from arriero.memory.pools import HOST, all_fit, is_on_host, planned_pools
 from arriero.memory.settings import Settings, settings_of
-from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
+from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote
 
-HOST: Final = "host"
-_HOST_BUFFER: Final = re.compile(r"CPU\w*|\w+_Host")
-_BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
-_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
-_DRY_RUN_SECONDS: Final = 60.0
-_HOST_MARGIN: Final = 256 * MIB
-_HOST_SHARE: Final = 0.03
-"""Kept on the host: libraries, heap, threads and work buffers, beside the system's own needs."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What a real run took beyond what was planned, in bytes.
-
-    ``same`` is true for a run of this model, build and device. Of other runs only what they took
-    too much is borrowed, never what they took less.
-    """
-
-    component: Component
-    device: str
-    residual: int
-    same: bool
+_HOST_DRY_RUN_SECONDS: Final = 60.0
 
 
 def plan_budget(
@@ -115,35 +95,9 @@ def plan_budget(
     return planning.plan(command)
 
 
-def parse_pools(text: str) -> tuple[Pool, ...]:
-    """Pools of hardware one does not have: ``CUDA0=24GiB,CUDA1=16GiB,host=64GiB``.
-
-    All of a pool counts as free. Without ``host`` nothing is known about the host.
-
-    Raises:
-        UsageError: A part is not ``NAME=SIZE``, or a name comes twice.
-    """
-    sizes: dict[str, int] = {}
-    for part in text.split(","):
-        name, equals, size = (word.strip() for word in part.partition("="))
-        if not equals or not re.fullmatch(r"[A-Za-z_]+\d*", name):
-            raise UsageError(
-                f"not a budget: {part.strip()!r}", hint="write it like CUDA0=24GiB,host=64GiB"
-            )
-        name = HOST if name.lower() in (HOST, "cpu") else name
-        if name in sizes:
-            raise UsageError(f"{name} comes twice in the budget")
-        sizes[name] = parse_size(size)
-    named = [Pool(name, (name,), size, size, "--budget") for name, size in sizes.items()]
-    host = [pool for pool in named if pool.name == HOST]
-    unknown = Pool(HOST, (HOST,), None, None, "not in --budget")
-    return (*(host or [unknown]), *(pool for pool in named if pool.name != HOST))
-
-
+_DRY_RUN_SECONDS: Final = 60.0
 Place = tuple[Component, str]
-_NoteId = Literal[
-    "refused", "unknown", "drift", "between_builds", "dry_run", "placement", "calibration"
-]
+_NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement"]
 
 
 class _Planning:
@@ -166,6 +120,8 @@ class _Planning:
         self._build, self._calibrations = build, calibrations
         self._draft, self._mmproj = draft, mmproj
         self._notes: list[PlanNote] = []
+        self._guessed = False
+        """Layers go by free memory, which only the engine sees when it starts."""
         listed = [name for pool in pools for name in pool.devices if name != HOST]
         self._devices = chosen_devices(settings.request, listed)
         self._request = replace(settings.request, devices=self._devices or ())
@@ -183,14 +139,14 @@ class _Planning:
         else:
             buffers = list(self._lines(hparams, dry))
         buffers += self._attachments()
-        buffers = [self._calibrated(buffer) for buffer in buffers]
-        pools = tuple(self._pool(pool, buffers) for pool in self._pools)
+        buffers = [calibrated(buffer, self._calibrations) for buffer in buffers]
+        pools = planned_pools(self._pools, buffers, self._settings.fit_target)
         return Plan(
             model=self._model_record(),
             context=self._context(command, hparams, dry),
             buffers=tuple(buffers),
             pools=pools,
-            fits=False if refused else _all_fit(pools),
+            fits=False if refused else all_fit(pools),
             notes=tuple(self._notes),
             build=self._build,
         )
@@ -281,6 +237,7 @@ class _Planning:
         split = self._request.tensor_split
         if not any(split) and len(self._devices) > 1:
             split = tuple(float(self._free(device)) for device in self._devices)
+            self._guessed = True
             self._note(
                 "placement",
                 "without -ts layers go by the free memory that drivers report at the start",
@@ -307,15 +264,18 @@ class _Planning:
             self._note("placement", f"-sm {self._request.split_mode} was never compared")
             planned = tuple(replace(buffer, exact=False) for buffer in planned)
         for buffer in self._told_of_repacking(planned, told):
-            size, on_host = buffer.bytes, _HOST_BUFFER.fullmatch(buffer.device) is not None
-            if wrong and told is not None and not on_host and not self._settings.overrides:
-                measured = told.get(buffer.device, 0)
-                self._drift(component, buffer.device, size, measured)
+            measured = None
+            if wrong and told is not None and not self._settings.overrides:
+                measured = None if is_on_host(buffer.device) else told.get(buffer.device, 0)
+            if measured is not None:
+                if not self._guessed:
+                    self._drift(component, buffer.device, buffer.bytes, measured)
                 yield _line(component, buffer.device, measured, Method.MEASURED)
-            elif buffer.exact and not wrong:
-                yield _line(component, buffer.device, size, Method.EXACT)
+            elif buffer.exact and not wrong and (told is not None or not self._guessed):
+                yield _line(component, buffer.device, buffer.bytes, Method.EXACT)
             else:
-                yield _line(component, buffer.device, size, Method.ESTIMATED, upper_bound=True)
+                estimated = Method.ESTIMATED
+                yield _line(component, buffer.device, buffer.bytes, estimated, upper_bound=True)
 
     def _told_of_repacking(
         self, planned: Sequence[WeightBuffer], told: Mapping[str, int] | None
@@ -347,6 +307,13 @@ class _Planning:
                 f"a rule for this model changed near build {self._build}; its exact build is not "
                 "known here",
             )
+            tensors = max(
+                (
+                    cache_tensors(read_hparams(self._header, seen), self._request, seen)
+                    for seen in builds_around(self._build)
+                ),
+                key=total,
+            )
         formula = self._placed(tensors, layers)
         told = {}
         if dry is not None:
@@ -371,17 +338,23 @@ class _Planning:
             component, device = place
             computed = formula.get(place, 0)
             if told is None:
-                if computed and doubtful:
-                    yield _line(component, device, computed, Method.ESTIMATED, upper_bound=True)
-                elif computed:
-                    yield _line(component, device, computed, Method.EXACT)
+                method = Method.ESTIMATED if doubtful or self._guessed else Method.EXACT
+                if computed:
+                    yield _line(component, device, computed, method, upper_bound=doubtful)
                 continue
             measured = told.get(place, 0)
-            if measured != computed:
+            if measured != computed and not self._agree_in_all(component, formula, told):
                 self._drift(component, device, computed, measured)
             if measured:
                 method = Method.EXACT if measured == computed else Method.MEASURED
                 yield _line(component, device, measured, method)
+
+    def _agree_in_all(
+        self, component: Component, formula: Mapping[Place, int], told: Mapping[Place, int]
+    ) -> bool:
+        """Whether formula and engine differ by nothing but where layers went."""
+        sums = [sum(n for (c, _), n in side.items() if c is component) for side in (formula, told)]
+        return self._guessed and sums[0] == sums[1]
 
     def _drift(self, component: Component, device: str, computed: int, told: int | None) -> None:
         self._note(
@@ -560,90 +533,6 @@ class _Planning:
             limit = self._settings.cache_ram
             yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
         yield _unknown(Component.CHECKPOINTS, CPU, "unknown architecture")
-
-    # pools
-
-    def _calibrated(self, buffer: PlanBuffer) -> PlanBuffer:
-        """Runs of the same model, build and device correct a line; others only make it larger."""
-        if buffer.method in (Method.EXACT, Method.MEASURED):
-            return buffer
-        runs = [
-            c
-            for c in self._calibrations
-            if c.component is buffer.component and c.device == buffer.device
-        ]
-        same = [c.residual for c in runs if c.same]
-        if same:
-            residual = max(same)
-            size = max(0, (buffer.bytes or 0) + residual)
-            return PlanBuffer(
-                component=buffer.component,
-                device=buffer.device,
-                bytes=size,
-                method=Method.CALIBRATED,
-                residual=residual,
-            )
-        borrowed = max((c.residual for c in runs if c.residual > 0), default=0)
-        if not borrowed or buffer.bytes is None:
-            return buffer
-        self._note("calibration", f"{buffer.component} on {buffer.device}: similar runs took more")
-        return PlanBuffer(
-            component=buffer.component,
-            device=buffer.device,
-            bytes=buffer.bytes + borrowed,
-            method=buffer.method,
-            upper_bound=buffer.upper_bound,
-            residual=borrowed,
-            reason=buffer.reason,
-        )
-
-    def _pool(self, pool: Pool, buffers: Sequence[PlanBuffer]) -> PlanPool:
-        inside = [b for b in buffers if _pool_of(b.device, self._pools) is pool]
-        planned = sum(b.bytes or 0 for b in inside)
-        growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
-        margin = self._margin(pool)
-        headroom = None if pool.free is None else pool.free - planned
-        fits: bool | None = None
-        if headroom is not None and pool.usable:
-            unknown = any(b.bytes is None for b in inside)
-            # one that already lacks room is no better for what is not known
-            fits = False if headroom < margin else None if unknown else True
-        return PlanPool(
-            name=pool.name,
-            devices=pool.devices,
-            total=pool.total,
-            free=pool.free,
-            limited_by=pool.limited_by,
-            planned=planned,
-            at_start=planned - growing,
-            margin=margin,
-            headroom=headroom,
-            fits=fits,
-            usable=pool.usable,
-            note=pool.note,
-        )
-
-    def _margin(self, pool: Pool) -> int:
-        """A device keeps what the engine's own fit would; the host a little for everything else."""
-        if any(device != HOST for device in pool.devices):
-            return self._settings.fit_target
-        return max(_HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
-
-
-def _pool_of(device: str, pools: Sequence[Pool]) -> Pool | None:
-    if _HOST_BUFFER.fullmatch(device):
-        return next((pool for pool in pools if HOST in (pool.name, *pool.devices)), None)
-    for pool in pools:
-        if device in pool.devices:
-            return pool
-    match = _BUFFER.match(device)
-    name = match[1] if match else device
-    return next((pool for pool in pools if name in pool.devices), None)
-
-
-def _all_fit(pools: Sequence[PlanPool]) -> bool | None:
-    verdicts = {pool.fits for pool in pools if pool.planned or pool.fits is False}
-    return False if False in verdicts else None if None in verdicts or not verdicts else True
 
 
 def _line(

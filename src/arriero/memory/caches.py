@@ -83,16 +83,20 @@ def rolls_back(hparams: Hparams, build: int | None = None) -> bool:
     return since is not None and (build is None or build >= since)
 
 
+def builds_around(build: int | None) -> tuple[int, ...]:
+    """The builds seen before and after one that was not; empty if its rules are known."""
+    if build is None or build in SEEN or build > SEEN[-1]:
+        return ()
+    older = max((seen for seen in SEEN if seen < build), default=SEEN[0])
+    return older, min(seen for seen in SEEN if seen > build)
+
+
 def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bool:
     """Whether a rule that matters here changed between two builds seen, this one in between."""
-    if build is None or build in SEEN or build > SEEN[-1]:
-        return False
-    older = max((b for b in SEEN if b < build), default=SEEN[0])
-    newer = min(b for b in SEEN if b > build)
     try:
         sizes = {
             total(cache_tensors(read_hparams(header, seen), request, seen))
-            for seen in (older, newer)
+            for seen in builds_around(build)
         }
     except UnknownArchitectureError:
         return False

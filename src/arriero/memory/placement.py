@@ -5,6 +5,7 @@ Restates ``llama_model_base::load_tensors`` and ``llama_model_loader::create_ten
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from bisect import bisect_right
@@ -105,12 +106,12 @@ def layer_devices(
     layers = n_layer_all + 1
     wanted = layers if n_gpu_layers < 0 else n_gpu_layers
     start, active = max(layers - wanted, 0), min(wanted, layers) if devices else 0
-    total, points = 0.0, []
-    shares = [*split, *(0.0,) * len(devices)][: len(devices)]
-    if not any(shares):
+    shares = [_f32(share) for share in [*split, *(0.0,) * len(devices)][: len(devices)]]
+    if not 0 < sum(shares) < math.inf or min(shares) < 0:
         shares = [1.0] * len(devices)
+    total, points = 0.0, []
     for share in shares:
-        total = _f32(total + _f32(share))
+        total = _f32(total + share)
         points.append(total)
     points = [_f32(point / total) for point in points]
     placed = []
@@ -124,7 +125,10 @@ def layer_devices(
 
 
 def _f32(value: float) -> float:
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.inf
 
 
 def host_buffer(devices: Sequence[str]) -> str | None:

@@ -1,0 +1,111 @@
+"""Whether the pools of a machine hold what is planned, with a margin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from arriero.base.errors import UsageError
+from arriero.base.sizes import MIB, parse_size
+from arriero.base.words import Component
+from arriero.machine import Pool
+from arriero.record import PlanBuffer, PlanPool
+
+HOST: Final = "host"
+_ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
+_BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
+_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
+_HOST_MARGIN: Final = 256 * MIB
+_HOST_SHARE: Final = 0.03
+"""Kept on the host for libraries, heap, threads, work buffers and the system itself."""
+
+
+def parse_pools(text: str) -> tuple[Pool, ...]:
+    """Pools of hardware one does not have: ``CUDA0=24GiB,CUDA1=16GiB,host=64GiB``.
+
+    All of a pool counts as free. Without ``host`` nothing is known about the host.
+
+    Raises:
+        UsageError: A part is not ``NAME=SIZE``, or a name comes twice.
+    """
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, size = (word.strip() for word in part.partition("="))
+        if not equals or not re.fullmatch(r"[A-Za-z_]+\d*", name):
+            raise UsageError(
+                f"not a budget: {part.strip()!r}", hint="write it like CUDA0=24GiB,host=64GiB"
+            )
+        name = HOST if name.lower() in (HOST, "cpu") else name
+        if name in sizes:
+            raise UsageError(f"{name} comes twice in the budget")
+        sizes[name] = parse_size(size)
+    named = [Pool(name, (name,), size, size, "--budget") for name, size in sizes.items()]
+    host = [pool for pool in named if pool.name == HOST]
+    unknown = Pool(HOST, (HOST,), None, None, "not in --budget")
+    return (*(host or [unknown]), *(pool for pool in named if pool.name != HOST))
+
+
+def is_on_host(device: str) -> bool:
+    """Whether a buffer type is memory of the host."""
+    return _ON_HOST.fullmatch(device) is not None
+
+
+def planned_pools(
+    pools: Sequence[Pool], buffers: Sequence[PlanBuffer], fit_target: int
+) -> tuple[PlanPool, ...]:
+    """Every pool with what is planned in it.
+
+    A pool fits when its headroom is at least the margin and nothing in it is unknown; one that
+    already lacks room does not, whatever is unknown.
+
+    Args:
+        fit_target: Margin of a device, as the engine's own fit would keep it.
+    """
+    return tuple(_planned(pool, pools, buffers, fit_target) for pool in pools)
+
+
+def _planned(
+    pool: Pool, pools: Sequence[Pool], buffers: Sequence[PlanBuffer], fit_target: int
+) -> PlanPool:
+    inside = [b for b in buffers if _pool_of(b.device, pools) is pool]
+    planned = sum(b.bytes or 0 for b in inside)
+    growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
+    has_device = any(device != HOST for device in pool.devices)
+    margin = fit_target if has_device else max(_HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
+    headroom = None if pool.free is None else pool.free - planned
+    fits: bool | None = None
+    if headroom is not None and pool.usable:
+        unknown = any(b.bytes is None for b in inside)
+        fits = False if headroom < margin else None if unknown else True
+    return PlanPool(
+        name=pool.name,
+        devices=pool.devices,
+        total=pool.total,
+        free=pool.free,
+        limited_by=pool.limited_by,
+        planned=planned,
+        at_start=planned - growing,
+        margin=margin,
+        headroom=headroom,
+        fits=fits,
+        usable=pool.usable,
+        note=pool.note,
+    )
+
+
+def _pool_of(device: str, pools: Sequence[Pool]) -> Pool | None:
+    if is_on_host(device):
+        return next((pool for pool in pools if HOST in (pool.name, *pool.devices)), None)
+    for pool in pools:
+        if device in pool.devices:
+            return pool
+    match = _BUFFER.match(device)
+    name = match[1] if match else device
+    return next((pool for pool in pools if name in pool.devices), None)
+
+
+def all_fit(pools: Sequence[PlanPool]) -> bool | None:
+    """The verdict over all pools that something is planned in."""
+    verdicts = {pool.fits for pool in pools if pool.planned or pool.fits is False}
+    return False if False in verdicts else None if None in verdicts or not verdicts else True

@@ -1,0 +1,136 @@
+"""What the server makes of a command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.base.sizes import MIB
+from arriero.command import builtin_flags, parse_command
+from arriero.memory.settings import Settings, request_of, settings_of
+
+MODEL = Path("m.gguf")
+
+
+def settings(args: str = "", environ: dict[str, str] | None = None, **kwargs: Any) -> Settings:
+    words = ["llama-server", "-m", "m.gguf", *shlex.split(args)]
+    return settings_of(parse_command(words, builtin_flags(), environ or {}), MODEL, **kwargs)
+
+
+def test_slots_left_to_the_server_are_four_in_one_cache() -> None:
+    request = settings("-c 8192").request
+    assert (request.n_seq_max, request.kv_unified) == (4, True)
+    request = settings("-c 8192 -np -1").request
+    assert (request.n_seq_max, request.kv_unified) == (4, True)
+
+
+def test_slots_that_are_named_have_a_cache_each_unless_unified() -> None:
+    assert settings("-np 4").request.kv_unified is False
+    assert settings("-np 4 -kvu").request.kv_unified is True
+
+
+@pytest.mark.parametrize(
+    ("args", "build", "tokens", "given"),
+    [
+        ("-c 5000", None, 5000, True),
+        ("-c 0 -np 3", None, 0, True),
+        ("", None, 0, False),
+        ("-np 3", 11434, 96000, False),
+        ("-np 3", 10434, 0, False),
+        ("-np 3 -kvu", 11434, 0, False),
+        ("-np 3 -fit off", 11434, 0, False),
+    ],
+)
+def test_context(args: str, build: int | None, tokens: int, given: bool) -> None:
+    made = settings(args, n_ctx_train=32000, build=build)
+    assert (made.request.n_ctx, made.context_given) == (tokens, given)
+
+
+def test_an_embedding_server_reads_a_prompt_in_one_piece() -> None:
+    request = settings("--embedding -ub 256 -np 2").request
+    assert (request.n_batch, request.n_outputs_max) == (256, 256)
+    assert settings("--rerank").request.embeddings
+
+
+def test_drafts_need_outputs_and_planes() -> None:
+    request = settings("-np 2 --spec-type draft-mtp --spec-draft-n-max 5").request
+    assert (request.n_rs_seq, request.n_outputs_max, request.load_mtp) == (5, 12, True)
+    request = settings("-np 2 --spec-type ngram-simple").request
+    assert (request.n_rs_seq, request.n_outputs_max) == (0, 98)
+    draft = settings("-np 2 --spec-type draft-mtp").mtp_draft
+    assert draft is not None
+    assert (draft.ctx_type, draft.n_rs_seq, draft.n_outputs_max) == ("mtp", 0, 2)
+    assert settings("-np 2 --spec-type draft-mtp -md d.gguf").mtp_draft is None
+
+
+def test_a_quantised_v_cache_turns_flash_attention_on() -> None:
+    assert settings("-ctv q8_0").request.flash_attn == "on"
+    assert settings("-ctv q8_0 -fa off").request.flash_attn == "off"
+    assert settings("-fa 1").request.flash_attn == "on"
+    assert settings().request.flash_attn == "auto"
+
+
+def test_placement() -> None:
+    request = settings("-ngl 12 -ts 3,1 -sm none -mg 1 -dev CUDA1,CUDA0 -nkvo -nr").request
+    assert request.n_gpu_layers == 12
+    assert request.tensor_split == (3.0, 1.0)
+    assert (request.split_mode, request.main_gpu) == ("none", 1)
+    assert request.devices == ("CUDA1", "CUDA0")
+    assert not request.offload_kqv
+    assert not request.use_extra_bufts
+    assert settings("-ngl all").request.n_gpu_layers == -1
+    assert settings("-dev none").request.devices == ()
+
+
+def test_overrides_come_in_the_order_of_the_command() -> None:
+    made = settings(r"-ot 'blk\.1\..*=CUDA1,a=CPU' -ncmoe 2 -cmoe")
+    experts = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+    assert made.overrides == (
+        (r"blk\.1\..*", "CUDA1"),
+        ("a", "CPU"),
+        (rf"blk\.0{experts}", "CPU"),
+        (rf"blk\.1{experts}", "CPU"),
+        (experts, "CPU"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "mapped"),
+    [
+        ("", True),
+        ("--no-mmap", False),
+        ("-lm none", False),
+        ("-lm mlock", False),
+        ("-lm mmap+mlock", True),
+        ("-lm auto", True),
+        ("-lm dio", False),
+        ("--no-mmap -lm mmap", True),
+    ],
+)
+def test_mapping(args: str, mapped: bool) -> None:
+    assert settings(args).mmap is mapped
+
+
+def test_host_caches() -> None:
+    assert settings().cache_ram == 8192 * MIB
+    assert settings("-cram 0").cache_ram == 0
+    assert settings("-cram -1").cache_ram is None
+    assert settings("-ctxcp 3").checkpoints == 3
+    assert settings().checkpoints == 32
+    assert settings("-fitt 512").fit_target == 512 * MIB
+
+
+def test_variables_count_as_flags_do() -> None:
+    made = settings(environ={"LLAMA_ARG_CTX_SIZE": "1234", "LLAMA_ARG_N_PARALLEL": "3"})
+    assert (made.request.n_ctx, made.request.n_seq_max) == (1234, 3)
+
+
+def test_one_point_in_place_of_what_the_command_says() -> None:
+    words = ["llama-server", "-m", "m.gguf", "-c", "4096", "-np", "2", "-ctk", "q8_0"]
+    command = parse_command(words, builtin_flags(), {})
+    request = request_of(command, MODEL, n_ctx=512, n_seq_max=9, kv_unified=True)
+    assert (request.n_ctx, request.n_seq_max, request.kv_unified) == (512, 9, True)
+    assert (request.type_k, request.n_outputs_max) == ("q8_0", 9)
