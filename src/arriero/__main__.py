@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Get the process into a state that everything else may rely on, then run the command."""
     # A Ctrl-C while modules load must not be a traceback; nothing is open yet.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -632,4 +632,9 @@ def main() -> NoReturn:
     status = run(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    if status == _InterruptedError.exit_code:
+        # CPython dies of SIGINT if the interrupt went through an exec() of text, as in a dataclass.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)

@@ -13,7 +13,7 @@ USAGE, FAILURE, NOT_FOUND = 2, 1, 3
 CASES: list[tuple[str | list[Word], int, str]] = [
     # the shape of the command line
     ("frobnicate", USAGE, "frobnicate"),
-    ("diagnos -- llama-server", USAGE, "diagnose"),
+    ("diagnos -- llama-server", USAGE, "diagnos"),
     ("diagnose", USAGE, "no llama-server command"),
     ("diagnose --", USAGE, "no llama-server command"),
     ("diagnose llama-server -m MODEL", USAGE, "after --"),

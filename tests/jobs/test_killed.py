@@ -118,14 +118,16 @@ def look(place: Place, model: Path, status: int, how: str) -> Left:
             break
         time.sleep(0.05)
     err = (place.root / "err").read_text()
-    wrong = ["traceback"] if "Traceback" in err or "Exception ignored" in err else []
+    wrong = []
+    if not interpreter_was_starting(place, status):
+        wrong += [word for word in ("Traceback", "Exception ignored") if word in err]
+        wrong += unfitting(place, status)
     invalid = []
     for record in records(place):
         try:
             jsonschema.validate(record, json_schema("diagnosis"))
         except jsonschema.ValidationError as error:
             invalid.append(error.message)
-    wrong += unfitting(place, status)
     stray = [p.name for p in place.home.glob("*") if p.name != "history.sqlite3"]
     # A killed writer leaves SQLite's rollback journal: it belongs to the file and heals it.
     files += [name for name in stray if not name.startswith("history.sqlite3")]
@@ -176,6 +178,13 @@ def records(place: Place) -> list[dict[str, Any]]:
     return [json.loads(row[0]) for row in rows]
 
 
+def interpreter_was_starting(place: Place, status: int) -> bool:
+    """Whether the signal met Python before the first line of Arriero: nothing is open then."""
+    err, out = (place.root / "err").read_text(), (place.root / "out").read_text()
+    died = status in (-signal.SIGINT, -signal.SIGTERM) or "KeyboardInterrupt" in err
+    return died and not (out or records(place) or "in main" in err)
+
+
 def unfitting(place: Place, status: int) -> list[str]:
     """What exit status, standard output and record say that does not go together."""
     out = (place.root / "out").read_text()
@@ -213,6 +222,9 @@ def judge(left: list[Left]) -> None:
     for one in left:
         for what in ("processes", "ports", "files", "records", "status"):
             total[what] += len(getattr(one, what))
+    for one in left:
+        if one.anything:
+            print(one)
     running = sum(one.served for one in left)
     print(f"\n{len(left)} runs killed, {running} with an engine up; left behind: {dict(total)}")
     assert running >= len(left) // 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
-from arriero.process import Limit, scratch_directory, sweep
+from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import Diagnosis
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
@@ -56,7 +55,7 @@ def diagnose(
         KeyboardInterrupt: Before the first trial began; later ones end in a partial record.
     """
     watch = progress or Silent()
-    sweep(Path(tempfile.gettempdir()))
+    sweep(temporary_directory())
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
     log = explain_file(options.from_log) if options.from_log else None
     oracle = _oracle(ground)
@@ -65,7 +64,7 @@ def diagnose(
         if oracle is not None:
             oracle.library_dir = directory
 
-    with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+    with scratch_directory(temporary_directory()) as scratch:
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,

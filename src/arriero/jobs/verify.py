@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from arriero.command import Mode, Serving
 from arriero.jobs._baseline import survey
 from arriero.logs.model import Failure
 from arriero.machine import device_memory
-from arriero.process import Limit, scratch_directory, sweep
+from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
@@ -61,11 +60,11 @@ def verify_command(
         ArrieroError: The command, the engine or the model cannot be used.
     """
     started = time.monotonic()
-    sweep(Path(tempfile.gettempdir()))
+    sweep(temporary_directory())
     ground = survey(
         words, engine=options.engine, limit=options.limit, environ=environ, verb="verify"
     )
-    with scratch_directory(Path(tempfile.gettempdir())) as scratch:
+    with scratch_directory(temporary_directory()) as scratch:
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,
@@ -233,9 +232,11 @@ async def _load(server: Serving, options: Options) -> LoadResult:
     async def answered(_: int) -> None:
         return None
 
-    return await run_load(
+    result = LoadResult()
+    await run_load(
         server,
         options.plan,
+        result,
         n_slots=n_slots,
         n_ctx_slot=n_ctx_slot,
         n_ubatch=512,
@@ -244,3 +245,4 @@ async def _load(server: Serving, options: Options) -> LoadResult:
         alive=lambda: True,
         answered=answered,
     )
+    return result

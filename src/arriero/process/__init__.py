@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from arriero.process.model import Completed, Exit, Limit, Memory, ProcessError
-from arriero.process.surroundings import clean_environment, free_port
+from arriero.process.surroundings import clean_environment, free_port, temporary_directory
 
 if sys.platform == "win32":
     from arriero.process.plain import Running, run, scratch_directory, start, sweep
@@ -26,4 +26,5 @@ __all__ = [
     "scratch_directory",
     "start",
     "sweep",
+    "temporary_directory",
 ]
