@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from arriero.base.words import Component, Method
 from arriero.engine import Engine
 from arriero.gguf import write_model
-from arriero.gguf.presets import tiny
+from arriero.gguf.presets import LADDER_DENSE, tiny
 from arriero.machine import Pool
 from arriero.process import free_port, start
 from tests.conftest import BUILDS
@@ -219,3 +220,36 @@ def test_a_checkpoint_is_as_large_as_planned(
     planned = plan(models[arch], "-c 4096 -np 2 -ctxcp 1", engine=engines[10434])
     (line,) = [b for b in planned.buffers if b.component is Component.CHECKPOINTS]
     assert (line.bytes or 0) / 2 / (1 << 20) == pytest.approx(float(logged[-1]), abs=0.0006)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", ["", "-np 1", "-np 2", "-np 3 -fitc 1024 -fitt 512"])
+def test_fit_settles_on_the_context_that_is_planned(
+    engines: dict[int, Engine], tmp_path: Path, args: str
+) -> None:
+    shape = replace(
+        LADDER_DENSE, context_train=32768, layers=32, heads=16, heads_kv=16, head_dim=64
+    )
+    model = write_model(tmp_path / "dense.gguf", shape, weights="zeros")
+    engine = engines[10434]
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(engine.path.parent), **LAVAPIPE}
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    fixed = ["-lv", "4", "--no-warmup", "--port", str(free_port())]
+    argv = [str(engine.path), "-m", str(model), *args.split(), *fixed]
+    free = n_ctx = None
+    with start(argv, env=environ, on_line=lines.put):
+        deadline = time.monotonic() + 60
+        while n_ctx is None and time.monotonic() < deadline:
+            line = lines.get(timeout=60)
+            if match := re.search(r"vs\. (\d+) MiB of free device memory", line):
+                free = int(match[1]) << 20
+            if free and (match := re.search(r"llama_context: n_ctx +=\s*(\d+)", line)):
+                n_ctx = int(match[1])
+    if free is None:
+        pytest.skip("no software Vulkan here")
+    pools = [ROOMY, Pool("Vulkan0", ("Vulkan0",), free, free, "a test")]
+    planned = plan(model, args, engine=engine, pools=pools, environ=environ)
+    assert planned.context is not None
+    assert planned.context.n_ctx == n_ctx
+    assert planned.context.n_ctx < 32768
+    assert [note.id for note in planned.notes] == ["fit"]

@@ -13,7 +13,7 @@ from arriero.engine import Engine
 from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
 from arriero.gguf import Header, Model, describe
 from arriero.machine import Pool
-from arriero.memory.architectures import Memory
+from arriero.memory.architectures import AFTER_10435, Memory
 from arriero.memory.caches import (
     CacheTensor,
     Effective,
@@ -27,7 +27,8 @@ from arriero.memory.caches import (
 )
 from arriero.memory.calibration import Calibration, calibrated
 from arriero.memory.compute import compute_bound, widest_activation
-from arriero.memory.context import pad
+from arriero.memory.context import PAD, pad
+from arriero.memory.fit import fitted_context
 from arriero.memory.host import checkpoint_bytes, graph_bound
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
 from arriero.memory.placement import (
@@ -97,7 +98,7 @@ def plan_budget(
 
 _DRY_RUN_SECONDS: Final = 60.0
 Place = tuple[Component, str]
-_NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement"]
+_NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
 
 
 class _Planning:
@@ -129,9 +130,12 @@ class _Planning:
 
     def plan(self, command: Command) -> Plan:
         hparams = self._hparams()
-        dry = self._ask(self._request)
         buffers: list[PlanBuffer] = []
         refused = hparams is not None and refusal(hparams, self._request)
+        dry = None
+        if not refused:
+            self._fit(hparams)
+            dry = self._ask(self._request)
         if refused:
             self._note("refused", f"the engine will refuse these settings: {refused}")
         elif hparams is None:
@@ -152,7 +156,9 @@ class _Planning:
         )
 
     def _note(self, kind: _NoteId, text: str) -> None:
-        self._notes.append(PlanNote(id=kind, text=text))
+        note = PlanNote(id=kind, text=text)
+        if note not in self._notes:
+            self._notes.append(note)
 
     # what is known
 
@@ -172,6 +178,64 @@ class _Planning:
             self._note("dry_run", f"the engine gives no answer by a dry run: {answer.reason}")
             return None
         return answer
+
+    def _fit(self, h: Hparams | None) -> None:
+        """The context that the engine's fit would take, if the command leaves it to that."""
+        settings = self._settings
+        if settings.context_given or not settings.fit or h is None:
+            return
+        per_slot = not self._request.kv_unified and (
+            self._build is None or self._build >= AFTER_10435
+        )
+        slots = self._request.n_seq_max if per_slot else 1
+        layers = self._layers(h)
+        shares = weights(self._header, h, replace(settings, mmap=False), layers, self._devices)
+        on_devices = sum(b.bytes for b in shares if b.device in self._devices)
+        several = len(self._devices) > 1
+        waste = (len(self._devices) + 1) * on_devices // max(1, h.n_layer_all) if several else 0
+        tokens = fitted_context(
+            lambda tokens: self._used(h, tokens, layers, shares),
+            maximum=h.n_ctx_train * slots,
+            minimum=settings.fit_ctx * slots,
+            step=PAD * slots,
+            free=[self._free(device) for device in self._devices] or [self._host_total()],
+            target=settings.fit_target,
+            waste=waste // (6 if self._header.metadata.get(f"{h.arch}.expert_count") else 2),
+        )
+        if tokens is None:
+            return
+        if tokens < h.n_ctx_train * slots:
+            self._note(
+                "fit",
+                f"--fit will take a context of {tokens} tokens instead of {h.n_ctx_train * slots}",
+            )
+        self._request = replace(self._request, n_ctx=tokens)
+
+    def _used(
+        self,
+        h: Hparams,
+        tokens: int,
+        layers: Sequence[str],
+        shares: Sequence[WeightBuffer],
+    ) -> list[int]:
+        """Weights, context and compute as the engine's fit adds them up: no output buffer."""
+        request = replace(self._request, n_ctx=tokens)
+        dry = self._ask(request)
+        if dry is not None:
+            sizes = [(b.device, b.model + b.context + b.compute) for b in dry.buffers]
+        else:
+            eff = effective(h, request, self._build)
+            bound = compute_bound(h, request, eff, widest_activation(self._header, h))
+            sizes = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
+            caches = self._placed(cache_tensors(h, request, self._build), layers)
+            sizes += [(device, size) for (_, device), size in caches.items()]
+            sizes += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
+        if self._devices:
+            return [sum(n for name, n in sizes if name == device) for device in self._devices]
+        return [sum(n for name, n in sizes if name != REPACKED and is_on_host(name))]
+
+    def _host_total(self) -> int:
+        return next((p.total or p.free or 0 for p in self._pools if HOST in p.devices), 0)
 
     def _model_record(self) -> ModelRecord:
         about = self._about

@@ -22,6 +22,10 @@ CPU_ALIGNMENT: Final = 32
 _F32: Final = 4
 _CSA_RATIO: Final = 4
 _HCA_RATIO: Final = 128
+_CACHE_TYPES: Final = frozenset(
+    {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
+)
+"""What ``-ctk`` and ``-ctv`` take (common/arg.cpp)."""
 _UNQUANTISED: Final = frozenset({"f32", "f16", "bf16"})
 
 
@@ -105,9 +109,10 @@ def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bo
 
 def refusal(hparams: Hparams, request: DryRunRequest) -> str | None:
     """Why ``llama_init_from_model`` would refuse these settings; null if it would not."""
-    type_k, type_v = TYPES_BY_NAME.get(request.type_k), TYPES_BY_NAME.get(request.type_v)
-    if type_k is None or type_v is None:
-        return f"no such cache type: {request.type_v if type_k else request.type_k}"
+    for name in (request.type_k, request.type_v):
+        if name not in _CACHE_TYPES:
+            return f"no such cache type: {name}"
+    type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
     if k_only and type_k != type_v:
         return f"this model takes one type for K and V, not {type_k.name} and {type_v.name}"

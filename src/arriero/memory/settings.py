@@ -25,6 +25,7 @@ DEFAULT_CHECKPOINTS: Final = 32
 """``--ctx-checkpoints`` per slot (common/common.h)."""
 DEFAULT_FIT_TARGET: Final = 1024 * MIB
 """``--fit-target``: what the engine's own fit leaves free on each device."""
+DEFAULT_FIT_CONTEXT: Final = 4096
 _DEFAULT_DRAFT: Final = 3
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Tensors of experts, as ``--cpu-moe`` names them (common/common.h)."""
@@ -49,10 +50,12 @@ class Settings:
 
     request: DryRunRequest
     context_given: bool
-    """Whether the command sets the context; otherwise the model does, and ``--fit`` may shrink."""
+    """Whether the command sets the context; otherwise the model does and ``--fit`` may shrink."""
     fit: bool
     fit_target: int
     """Bytes that fit keeps free on each device."""
+    fit_ctx: int = DEFAULT_FIT_CONTEXT
+    """The least context that fit takes, per slot where slots are separate."""
     overrides: tuple[tuple[str, str], ...] = ()
     """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, the first that matches wins."""
     mmap: bool = True
@@ -145,6 +148,7 @@ def settings_of(
         context_given=n_ctx is not None or asked is not None,
         fit=fit,
         fit_target=_fit_target(command),
+        fit_ctx=command.number("-fitc") or DEFAULT_FIT_CONTEXT,
         overrides=tuple(_overrides(command)),
         mmap=_mmap(command),
         cache_ram=_cache(command, cache),

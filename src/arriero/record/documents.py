@@ -412,7 +412,7 @@ class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
 class PlanNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something to know about the figures."""
 
-    id: Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement"]
+    id: Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
     text: str
 
 
