@@ -17,6 +17,7 @@ from arriero.base.words import (
     Phase,
     TrialOutcome,
 )
+from arriero.gguf import MemoryClass
 from arriero.logs.model import Buffer, Effective, EngineTag, Failure, Notice
 from arriero.record.documents import (
     Baseline,
@@ -424,7 +425,7 @@ def example_baseline() -> Baseline:
             path=MODEL,
             arch="qwen35",
             name="hybrid 40l",
-            memory_class="hybrid",
+            memory_class=MemoryClass.HYBRID,
             n_layer=40,
             n_recurrent_layer=30,
             n_ctx_train=32768,

@@ -7,7 +7,7 @@ result was shown by a trial, and the record is valid at any moment: it is saved 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,34 +19,32 @@ from arriero.advice import (
     Change,
     caches_bounded,
     caches_off,
-    context,
     host_caches,
     remedies,
-    slots,
 )
+from arriero.advice import context as to_context
+from arriero.advice import slots as to_slots
 from arriero.base.sizes import human
-from arriero.base.words import Component, Cost, Kind, LimitKind, Method, TrialOutcome
+from arriero.base.words import Component, Cost, Evidence, Kind, LimitKind, TrialOutcome
 from arriero.command import Command
 from arriero.experiment.case import (
     AUTO_SLOTS,
     Account,
     Case,
     Point,
-    buffers_of,
 )
+from arriero.experiment.evidence import boundary_of, difference, verdict_of, what_moved, why
 from arriero.experiment.footprint import Footprint
 from arriero.experiment.search import Search
 from arriero.experiment.sizes import PrintedSizes
+from arriero.experiment.slopes import slopes
 from arriero.logs.model import Failure
-from arriero.memory.context import context as context_of
 from arriero.memory.context import context_step
 from arriero.memory.threads import stack_bytes
 from arriero.record import (
     Boundary,
     Diagnosis,
-    FailsWith,
     Recommendation,
-    Slope,
     Trial,
     Verdict,
     WorstCase,
@@ -112,7 +110,7 @@ class Diagnoser:
             trials=tuple(self.trials),
             verdict=self.verdict,
             boundary=dict(self.boundaries),
-            slopes=tuple(self._slopes()),
+            slopes=slopes(self.trials),
             recommendation=self.recommendation,
             not_tried=tuple(self.not_tried),
             notes=tuple(self.notes),
@@ -181,14 +179,14 @@ class Diagnoser:
                 n=self.launches + 1,
                 purpose=purpose,
                 command=command,
-                change=change if change is not None else self._difference(command),
+                change=change if change is not None else difference(self.case.command, command),
                 env=env,
                 plan=plan or LoadPlan(timeout_s=self.case.bench.patience.request_s),
             )
             self.launches += 1
             self.case.on_step(*_step(purpose, attempt))
             trial = run_trial(spec, self.case.bench)
-            moved = self._what_moved(trial, command) or self.case.settle()
+            moved = what_moved(trial, command, self._layers_before(command)) or self.case.settle()
             if moved:
                 trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
             self.trials.append(trial)
@@ -210,34 +208,10 @@ class Diagnoser:
                 f"stopped after {spent:.0f} s: another launch would not fit into --max-time"
             )
 
-    def _difference(self, command: Command) -> dict[str, tuple[Any, Any]]:
-        """Flag → (as given, in this trial)."""
-        before, after = self.case.command.effective(), command.effective()
-        return {
-            _short(flag): (_plain(before.get(flag)), _plain(after.get(flag)))
-            for flag in {**before, **after}
-            if before.get(flag) != after.get(flag)
-        }
-
-    def _what_moved(self, trial: Trial, command: Command) -> str | None:
-        """An effective value that the command does not ask for."""
-        seen = trial.effective
-        asked_slots, asked_tokens = command.value("-np"), command.value("-c")
-        slots_ = _number(asked_slots)
-        if slots_ and slots_ > 0 and seen.n_seq_max not in (None, slots_):
-            return f"-np {slots_} became {seen.n_seq_max} slots"
-        tokens = _number(asked_tokens)
-        if tokens and seen.n_ctx is not None and seen.n_seq_max:
-            expected = context_of(tokens, seen.n_seq_max, unified=bool(seen.kv_unified))
-            if seen.n_ctx != expected.n_ctx:
-                return (
-                    f"-c {tokens} became {seen.n_ctx} tokens where {expected.n_ctx} were expected"
-                )
-        if self.reference is not None and command.value("-ngl") == self.case.command.value("-ngl"):
-            before = self.reference.effective.n_gpu_layers
-            if None not in (before, seen.n_gpu_layers) and before != seen.n_gpu_layers:
-                return f"{before} layers were offloaded before, now {seen.n_gpu_layers}"
-        return None
+    def _layers_before(self, command: Command) -> int | None:
+        """Layers that the reference offloaded, where this command asks for the same."""
+        same = command.value("-ngl") == self.case.command.value("-ngl")
+        return self.reference.effective.n_gpu_layers if self.reference and same else None
 
     # ---- step 1 and 2 ----------------------------------------------------------------------
 
@@ -251,7 +225,7 @@ class Diagnoser:
 
     def _baseline(self) -> Trial:
         given = self.case.command
-        asked = _number(given.value("-c")) or SMALL_CONTEXT
+        asked = given.number("-c") or SMALL_CONTEXT
         change = Change(
             "one slot, short context",
             Cost.CONTEXT,
@@ -270,14 +244,21 @@ class Diagnoser:
         case = self.case
         if case.from_log is not None and case.from_log.failure is not None:
             failure = case.from_log.failure
-            self.verdict = _verdict(failure, None)
+            self.verdict = verdict_of(failure, None)
             self.notes.append("the command as given was not started: its failure is from the log")
             return None
         if (why := self._too_dangerous()) is not None:
             self.notes.append(why)
             self.not_tried.append("the command as given (--as-given starts it all the same)")
             return None
-        return self._trial("as given", case.command, {}, change={})
+        trial = self._trial("as given", case.command, {}, change={})
+        if trial.failure is not None and trial.failure.evidence is Evidence.INFERRED:
+            # The engine's logger is asynchronous: the line that names the cause may be lost once.
+            once_more = "as given: once more, the log lacks the cause"
+            again = self._trial(once_more, case.command, {}, change={})
+            if again.failure is None or again.failure.evidence is Evidence.NAMED:
+                return again
+        return trial
 
     def _too_dangerous(self) -> str | None:
         """Why starting as given could take the machine down; None if it could not."""
@@ -296,7 +277,7 @@ class Diagnoser:
 
     def _blame(self, trial: Trial) -> None:
         if trial.failure is not None:
-            self.verdict = _verdict(trial.failure, trial.n)
+            self.verdict = verdict_of(trial.failure, trial.n)
 
     def _depends_on_size(self, failure: Failure) -> bool:
         """Whether slots and context matter: memory ran out, it died at the limit, or the start as
@@ -316,7 +297,7 @@ class Diagnoser:
     @property
     def given_slots(self) -> int:
         seen = [t.effective.n_seq_max for t in self.trials if not t.change]
-        asked = _number(self.case.command.value("-np"))
+        asked = self.case.command.number("-np")
         return asked if asked and asked > 0 else next((s for s in seen if s), AUTO_SLOTS)
 
     @property
@@ -324,12 +305,12 @@ class Diagnoser:
         """Whether slots share one KV cache as given: left to the server, they do."""
         command = self.case.command
         switch = command.switch("--kv-unified")
-        asked = _number(command.value("-np"))
+        asked = command.number("-np")
         return switch if switch is not None else not (asked and asked > 0)
 
     @property
     def given_tokens(self) -> int:
-        asked = _number(self.case.command.value("-c"))
+        asked = self.case.command.number("-c")
         if asked:
             return asked
         seen = [t.effective.n_ctx for t in self.trials if not t.change]
@@ -374,7 +355,7 @@ class Diagnoser:
         """
         account = self.account
         stack = stack_bytes() if account.kind is LimitKind.ADDRESS_SPACE else 0
-        asked = _number(self.case.command.value("--threads-http"))
+        asked = self.case.command.number("--threads-http")
         good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
         sizes = self.case.oracle or PrintedSizes(good)
         for trial in sorted(good, key=lambda t: (t.outcome is TrialOutcome.SERVED, t.n))[::-1]:
@@ -431,10 +412,10 @@ class Diagnoser:
         points = [Point(n, tokens, self.unified) for n in range(1, self.given_slots + 1)]
 
         def command(count: int) -> Command:
-            change = slots(count, unified=self.unified, command=base.command)
+            change = to_slots(count, unified=self.unified, command=base.command)
             pinned = base.command
             if base.command.value("-c") is None:
-                pinned = context(tokens).apply(pinned)
+                pinned = to_context(tokens).apply(pinned)
             return change.apply(pinned)
 
         self._search("-np", search, points, command, base, held={"-c": tokens})
@@ -448,12 +429,12 @@ class Diagnoser:
         points = [Point(held_slots, t, self.unified) for t in range(step, top + 1, step)]
         pinned = base.command
         if held_slots != self.given_slots or pinned.value("-np") is None:
-            pinned = slots(held_slots, unified=self.unified, command=pinned).apply(pinned)
+            pinned = to_slots(held_slots, unified=self.unified, command=pinned).apply(pinned)
         self._search(
             "-c",
             search,
             points,
-            lambda tokens: context(tokens).apply(pinned),
+            lambda tokens: to_context(tokens).apply(pinned),
             base,
             held={"-np": held_slots},
         )
@@ -477,13 +458,13 @@ class Diagnoser:
         copy = self._weightless_copy()
         while (value := search.next(expected(serving=True), expected(serving=False))) is not None:
             tried = command(value) if copy is None else command(value).with_value("-m", str(copy))
-            trial = self._trial(_why(flag, value, search), tried, base.env)
+            trial = self._trial(why(flag, value, search), tried, base.env)
             if not trial.valid:
                 self.notes.append(f"{flag} {value}: {trial.why_invalid}; proves nothing")
                 return
             seen.append((value, trial))
             search.observe(value, trial.outcome)
-            self.boundaries[flag] = _boundary(search, seen, held)
+            self.boundaries[flag] = boundary_of(search, seen, held)
             self.case.save(self.result)
         if copy is not None:
             self._confirm(flag, command, base)
@@ -524,7 +505,7 @@ class Diagnoser:
 
     def _held_beside(self, base: Base) -> dict[str, Any]:
         held: dict[str, Any] = {
-            flag: after for flag, (_, after) in self._difference(base.command).items()
+            flag: after for flag, (_, after) in difference(self.case.command, base.command).items()
         }
         held.update(base.env)
         return held
@@ -584,7 +565,7 @@ class Diagnoser:
     def _candidates(self, failure: Failure) -> list[Candidate]:
         """Commands worth proving, cheapest first."""
         base = self._base(self.trials[0])
-        n_ubatch = _number(self.case.command.value("-ub")) or 512
+        n_ubatch = self.case.command.number("-ub") or 512
         if not self._depends_on_size(failure):
             return [
                 Candidate(change.apply(base.command), base.env, ((change.title, change.cost),))
@@ -601,7 +582,7 @@ class Diagnoser:
             if by_slots.served >= self.given_slots:
                 found.append(Candidate(base.command, base.env, tuple(beside)))
             for count in self._safe_slots(by_slots.served):
-                command = slots(count, unified=self.unified, command=base.command).apply(
+                command = to_slots(count, unified=self.unified, command=base.command).apply(
                     base.command
                 )
                 fewer = (f"slots {self.given_slots} → {count}", Cost.CONCURRENCY)
@@ -609,12 +590,12 @@ class Diagnoser:
         elif by_context is not None and by_context.served is not None:
             held = int(by_context.held.get("-np", 1))
             tokens = self._safe_context(by_context.served, held)
-            command = context(tokens).apply(base.command)
+            command = to_context(tokens).apply(base.command)
             changes = []
             if tokens != self.given_tokens:
                 changes.append((f"context {self.given_tokens} → {tokens}", Cost.CONTEXT))
             if held != self.given_slots:
-                command = slots(held, unified=self.unified, command=command).apply(command)
+                command = to_slots(held, unified=self.unified, command=command).apply(command)
                 changes.append((f"slots {self.given_slots} → {held}", Cost.CONCURRENCY))
             found.append(Candidate(command, base.env, (*changes, *beside)))
         return found
@@ -682,123 +663,8 @@ class Diagnoser:
             steps=trial.steps,
         )
 
-    # ---- slopes ----------------------------------------------------------------------------
-
-    def _slopes(self) -> list[Slope]:
-        found: list[Slope] = []
-        good = [t for t in self.trials if t.valid and t.effective.n_seq_max]
-        for trial in sorted(good, key=lambda t: _refused_rs(t) is None):
-            rs = _refused_rs(trial) or buffers_of(trial, Component.RS)
-            if rs:
-                found.append(_slope(Component.RS, "slot", rs / (trial.effective.n_seq_max or 1)))
-                break
-        for trial in reversed(good):
-            kv = buffers_of(trial, Component.KV)
-            if kv and trial.effective.n_ctx:
-                found.append(_slope(Component.KV, "token", kv / trial.effective.n_ctx))
-                break
-        sized = {
-            t.effective.n_seq_max: size
-            for t in good
-            if (size := buffers_of(t, Component.COMPUTE)) is not None and "-c" not in t.change
-        }
-        if len(sized) > 1:
-            few, many = min(sized, key=lambda n: n or 0), max(sized, key=lambda n: n or 0)
-            per = (sized[many] - sized[few]) / ((many or 0) - (few or 0))
-            found.append(_slope(Component.COMPUTE, "slot", per))
-        grown = next((t for t in self.trials if t.growth_per_request), None)
-        if grown is not None and grown.growth_per_request and grown.growth_per_request > 1 << 20:
-            component = Component.CHECKPOINTS if grown.checkpoint_bytes else Component.PROMPT_CACHE
-            found.append(_slope(component, "request", grown.growth_per_request))
-        return found
-
-
-def _refused_rs(trial: Trial) -> int | None:
-    """Bytes of the whole RS buffer from a refusal: to the byte, where size lines are rounded."""
-    failure = trial.failure
-    if failure is None or failure.component is not Component.RS:
-        return None
-    return failure.buffer_bytes
-
-
-def _slope(component: Component, per: Any, value: float) -> Slope:
-    return Slope(component=component, per=per, bytes=round(value), method=Method.MEASURED)
-
 
 def _step(purpose: str, attempt: int) -> tuple[str, str]:
     """What is tried and why, for whoever watches."""
     text, _, why = purpose.partition(": ")
     return text, why if attempt == 1 else "once more: something else had moved"
-
-
-def _why(flag: str, value: int, search: Search) -> str:
-    """What a trial of the search is for."""
-    if search.served[value]:
-        return f"{flag} {value} once more: near an edge one run proves little"
-    if search.best is None and search.edge is None:
-        return f"{flag} {value}: where the sizes put the edge"
-    if search.best is not None and search.edge is None:
-        return f"{flag} {value}: from where the start should fail"
-    return f"{flag} {value}: next to the edge"
-
-
-def _boundary(search: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]) -> Boundary:
-    """What the trials of one search showed, and nothing else."""
-    broken = search.edge if search.fails is None else search.fails
-    last = next((t for value, t in reversed(seen) if value == broken and t.failure), None)
-    why = last.failure if last else None
-    note = ""
-    best, edge = search.shown, search.edge
-    if best is not None and edge is not None and edge > best + search.step:
-        note = f"between {best} and {edge} nothing was tried"
-    return Boundary(
-        served=best,
-        ready=search.largest_ready,
-        fails=search.fails,
-        fails_with=FailsWith(kind=why.kind, component=why.component) if why else None,
-        held=held,
-        trials=tuple(trial.n for _, trial in seen),
-        step=search.step,
-        band=search.band,
-        note=note,
-    )
-
-
-def _verdict(failure: Failure, trial: int | None) -> Verdict:
-    return Verdict(
-        kind=failure.kind,
-        component=failure.component,
-        device=failure.device,
-        bytes=failure.buffer_bytes or failure.bytes,
-        trial=trial,
-        failure=failure,
-    )
-
-
-_SHORT: Final = {
-    "--parallel": "-np",
-    "--ctx-size": "-c",
-    "--cache-ram": "-cram",
-    "--ctx-checkpoints": "-ctxcp",
-    "--kv-unified": "-kvu",
-    "--gpu-layers": "-ngl",
-    "--n-gpu-layers": "-ngl",
-    "--ubatch-size": "-ub",
-    "--batch-size": "-b",
-}
-
-
-def _short(flag: str) -> str:
-    return _SHORT.get(flag, flag)
-
-
-def _number(text: str | None) -> int | None:
-    try:
-        return int(text) if text is not None else None
-    except ValueError:
-        return None
-
-
-def _plain(text: str | None) -> Any:
-    number = _number(text)
-    return text if number is None else number

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from arriero.base.errors import NotFoundError, UsageError
-from arriero.logs import principal, read_log
+from arriero.logs import overall, read_log
 from arriero.logs.model import Reading
 from arriero.record import Explanation
 
@@ -63,7 +63,7 @@ def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
     A router's log has one explanation for each child under ``children``; what decides is on top.
     """
     readings = read_log(chunks)
-    top = _explanation(principal(readings), source)
+    top = _explanation(overall(readings), source)
     if len(readings) == 1:
         return top
     children = tuple(_explanation(reading, source) for reading in readings if reading.child)

@@ -54,7 +54,7 @@ class LoadPlan:
 
     prompts: int = 4
     min_requests: int = 0
-    long_prompt_s: float = 4.0
+    long_prompt_s: float = 2.0
     timeout_s: float = 120.0
 
 
@@ -145,6 +145,7 @@ class Client:
 async def run_load(
     serving: Serving,
     plan: LoadPlan,
+    result: LoadResult,
     *,
     n_slots: int,
     n_ctx_slot: int,
@@ -153,8 +154,8 @@ async def run_load(
     prompt_cache: bool,
     alive: Callable[[], bool],
     answered: Callable[[int], Awaitable[None]],
-) -> LoadResult:
-    """Put the standard load on a ready server.
+) -> None:
+    """Put the standard load on a ready server and note in ``result`` what came of it.
 
     Stops at the first step in which the server dies. ``answered`` is awaited after every reply with
     the number of replies so far.
@@ -167,10 +168,11 @@ async def run_load(
         alive: Whether the server's process still runs (always true for one that is not ours).
     """
     async with Client(serving, plan.timeout_s) as client:
-        return await _Load(
+        await _Load(
             client,
             serving,
             plan,
+            result,
             n_slots,
             n_ctx_slot,
             n_ubatch,
@@ -186,6 +188,7 @@ class _Load:
     client: Client
     serving: Serving
     plan: LoadPlan
+    result: LoadResult
     n_slots: int
     n_ctx_slot: int
     n_ubatch: int
@@ -193,7 +196,6 @@ class _Load:
     prompt_cache: bool
     alive: Callable[[], bool]
     answered: Callable[[int], Awaitable[None]]
-    result: LoadResult = field(default_factory=LoadResult)
     vocabulary: list[int] = field(default_factory=list)
     seed: int = 0
 
@@ -205,7 +207,7 @@ class _Load:
             room = min(room, self.n_ubatch - 8)
         return max(room, 1)
 
-    async def run(self) -> LoadResult:
+    async def run(self) -> None:
         await self._learn_tokens()
         steps: Sequence[Callable[[], Awaitable[None]]] = (
             self._in_turn,
@@ -214,18 +216,17 @@ class _Load:
         )
         for step in steps:
             if self._over():
-                return self.result
+                return
             await step()
         while len(self.result.replies) < self.plan.min_requests and not self._over():
             await self._all_slots()
         if not self._over():
             await self._near_context()
-        return self.result
 
     def _over(self) -> bool:
         """A dead server, or one that stopped answering, is not asked again."""
         broken = self.result.broken
-        return not self.alive() or (broken is not None and broken.timed_out)
+        return not self.alive() or (broken is not None and broken.status is None)
 
     async def _learn_tokens(self) -> None:
         """Ordinary token ids of this model, from its own tokenizer."""
@@ -291,7 +292,7 @@ class _Load:
         want = self.longest
         speed = self.result.speed.prompt_tps
         fits = int((speed or 256.0) * self.plan.long_prompt_s)
-        tokens = max(min(want, fits), min(want, SAVED))
+        tokens = want if fits >= 0.9 * want else max(fits, min(want, SAVED))
         before = len(self.result.replies)
         await self._ask([tokens])
         detail = ""

@@ -236,10 +236,12 @@ class _TrialRun:
             self.requests = count
             await self._sample(running)
 
+        result = LoadResult()
         work = asyncio.create_task(
             run_load(
                 server,
                 self.spec.plan,
+                result,
                 n_slots=n_slots,
                 n_ctx_slot=n_ctx_slot,
                 n_ubatch=effective.n_ubatch or 512,
@@ -257,8 +259,8 @@ class _TrialRun:
                 stopped_since = (stopped_since or now) if _is_stopped(running.pid) else None
                 if stopped_since is not None and now - stopped_since > _STOPPED_FOR:
                     work.cancel()
-                    return LoadResult(), "the process is stopped (state T)"
-            result = work.result()
+                    return result, "the process is stopped (state T)"
+            work.result()
         finally:
             work.cancel()
         if result.broken is not None and not result.broken.timed_out:

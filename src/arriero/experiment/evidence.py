@@ -1,0 +1,106 @@
+"""What trials show: which value changed, what else moved, where a boundary lies, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from arriero.command import Command
+from arriero.experiment.search import Search
+from arriero.logs.model import Failure
+from arriero.memory.context import context
+from arriero.record import Boundary, FailsWith, Trial, Verdict
+
+_SHORT: Final = {
+    "--parallel": "-np",
+    "--ctx-size": "-c",
+    "--cache-ram": "-cram",
+    "--ctx-checkpoints": "-ctxcp",
+    "--kv-unified": "-kvu",
+    "--gpu-layers": "-ngl",
+    "--n-gpu-layers": "-ngl",
+    "--ubatch-size": "-ub",
+    "--batch-size": "-b",
+}
+
+
+def difference(before: Command, after: Command) -> dict[str, tuple[Any, Any]]:
+    """Flag → (in force before, in force after), for every flag that differs."""
+    old, new = before.effective(), after.effective()
+    return {
+        _SHORT.get(flag, flag): (_plain(old.get(flag)), _plain(new.get(flag)))
+        for flag in {**old, **new}
+        if old.get(flag) != new.get(flag)
+    }
+
+
+def _plain(text: str | None) -> Any:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return text
+
+
+def what_moved(trial: Trial, command: Command, layers_before: int | None) -> str | None:
+    """An effective value that the command does not ask for; null if all is as pinned.
+
+    Args:
+        layers_before: Layers offloaded in earlier trials, where ``-ngl`` was not changed since.
+    """
+    seen = trial.effective
+    slots, tokens = command.number("-np"), command.number("-c")
+    if slots and slots > 0 and seen.n_seq_max not in (None, slots):
+        return f"-np {slots} became {seen.n_seq_max} slots"
+    if tokens and seen.n_ctx is not None and seen.n_seq_max:
+        expected = context(tokens, seen.n_seq_max, unified=bool(seen.kv_unified))
+        if seen.n_ctx != expected.n_ctx:
+            return f"-c {tokens} became {seen.n_ctx} tokens where {expected.n_ctx} were expected"
+    if None not in (layers_before, seen.n_gpu_layers) and layers_before != seen.n_gpu_layers:
+        return f"{layers_before} layers were offloaded before, now {seen.n_gpu_layers}"
+    return None
+
+
+def why(flag: str, value: int, search: Search) -> str:
+    """What a trial of the search is for."""
+    if search.served[value]:
+        return f"{flag} {value} once more: near an edge one run proves little"
+    if search.best is None and search.edge is None:
+        return f"{flag} {value}: where the sizes put the edge"
+    if search.best is not None and search.edge is None:
+        return f"{flag} {value}: from where the start should fail"
+    return f"{flag} {value}: next to the edge"
+
+
+def boundary_of(
+    search: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]
+) -> Boundary:
+    """What the trials of one search showed, and nothing else."""
+    broken = search.edge if search.fails is None else search.fails
+    last = next((t for value, t in reversed(seen) if value == broken and t.failure), None)
+    why = last.failure if last else None
+    note = ""
+    best, edge = search.shown, search.edge
+    if best is not None and edge is not None and edge > best + search.step:
+        note = f"between {best} and {edge} nothing was tried"
+    return Boundary(
+        served=best,
+        ready=search.largest_ready,
+        fails=search.fails,
+        fails_with=FailsWith(kind=why.kind, component=why.component) if why else None,
+        held=held,
+        trials=tuple(trial.n for _, trial in seen),
+        step=search.step,
+        band=search.band,
+        note=note,
+    )
+
+
+def verdict_of(failure: Failure, trial: int | None) -> Verdict:
+    return Verdict(
+        kind=failure.kind,
+        component=failure.component,
+        device=failure.device,
+        bytes=failure.buffer_bytes or failure.bytes,
+        trial=trial,
+        failure=failure,
+    )

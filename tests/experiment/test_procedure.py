@@ -1,0 +1,137 @@
+"""The procedure of a diagnosis with the real engine, on a model whose state is dominant."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arriero.base.words import Component, Kind, LimitKind, TrialOutcome
+from arriero.experiment import diagnose as procedure
+from arriero.gguf import presets, write_model
+from arriero.jobs import diagnose as job
+from arriero.process import Limit
+from arriero.record import Diagnosis
+from arriero.store import Store
+
+pytestmark = pytest.mark.engine
+
+RUN = Callable[..., Diagnosis]
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 recurrent layers with 1 MiB of state each: a slot costs more than everything else."""
+    shape = presets.tiny("qwen35", layers=16, ssm_state=64, ssm_heads=64, embedding=256)
+    return write_model(tmp_path_factory.mktemp("models") / "hybrid.gguf", shape)
+
+
+@pytest.fixture
+def run(tmp_path: Path, engine_path: Callable[[int], Path]) -> RUN:
+    def diagnose(model: Path, *flags: str, **options: object) -> Diagnosis:
+        words = ["llama-server", "-m", str(model), "--no-warmup", *flags]
+        chosen = job.Options(engine=str(engine_path(10434)), requests=8, **options)  # type: ignore[arg-type]
+        return job.diagnose(words, chosen, store=Store(tmp_path / "home"), environ=os.environ)
+
+    return diagnose
+
+
+def address_space(gib: float) -> Limit:
+    return Limit(int(gib * (1 << 30)), LimitKind.ADDRESS_SPACE)
+
+
+def test_every_claim_is_shown_by_a_trial(run: RUN, hybrid: Path) -> None:
+    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9))
+    trials = {trial.n: trial for trial in found.trials}
+    assert found.complete
+    assert found.launches == len(trials)
+    assert found.verdict is not None
+    assert (found.verdict.kind, found.verdict.component) == (Kind.ALLOCATION, Component.RS)
+    assert found.verdict.trial == 2
+    assert trials[2].change == {}
+    edge = found.boundary["-np"]
+    runs = [(trials[n].change["-np"][1], trials[n].outcome) for n in edge.trials]
+    assert runs.count((edge.served, TrialOutcome.SERVED)) >= 2
+    assert (edge.fails, TrialOutcome.FAILED) in runs
+    assert edge.served is not None
+    assert edge.fails is not None
+    assert edge.served < edge.fails <= edge.served + 3
+    for number in edge.trials:
+        moved = set(trials[number].change) - {"-np", *edge.held}
+        assert not moved, f"trial {number} changed {moved} too"
+    advice = found.recommendation
+    assert advice is not None
+    assert advice.verified
+    assert advice.trial is not None
+    assert trials[advice.trial].outcome is TrialOutcome.SERVED
+    assert advice.worst_case.fits
+    assert {slope.component for slope in found.slopes} >= {Component.RS, Component.KV}
+
+
+@pytest.mark.slow
+def test_the_start_as_given_is_left_out_where_its_failure_is_known(
+    run: RUN, hybrid: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "failed.log"
+    log.write_text(
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 4215275520\n"
+        "llama_init_from_model: failed to initialize the context:"
+        " failed to allocate buffer for rs cache\n"
+    )
+    found = run(hybrid, "-c", "512", "-np", "4", limit=address_space(0.9), from_log=log)
+    assert found.verdict is not None
+    assert found.verdict.component is Component.RS
+    assert found.verdict.trial is None
+    assert all(trial.change for trial in found.trials[:-1])
+
+
+def test_nothing_is_started_that_could_take_the_machine_down(
+    run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_host_free", lambda _: 512 << 20)
+    found = run(hybrid, "-c", "512", "-np", "32")
+    assert found.launches == 1
+    assert found.verdict is None
+    assert any("--as-given" in note for note in found.notes)
+    assert run(hybrid, "-c", "512", "-np", "32", as_given=True).launches > 1
+
+
+@pytest.mark.slow
+def test_a_slow_model_is_searched_without_its_weights(
+    run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procedure, "TYPICAL_LAUNCHES", 10**6)
+    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9), max_time=600.0)
+    trials = {trial.n: trial for trial in found.trials}
+    edge = found.boundary["-np"]
+    searched = [trials[n] for n in edge.trials]
+    assert any("-m" in trial.change or "--model" in trial.change for trial in searched)
+    real = [t for t in searched if t.purpose.endswith("confirmed with weights")]
+    assert [t.outcome for t in real] == [TrialOutcome.SERVED, TrialOutcome.FAILED]
+    assert [t.change["-np"][1] for t in real] == [edge.served, edge.fails]
+    assert any("without weights" in note for note in found.notes)
+
+
+def test_a_budget_leaves_a_valid_record_that_is_not_complete(run: RUN, hybrid: Path) -> None:
+    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9), max_launches=3)
+    assert not found.complete
+    assert found.launches == 3
+    assert found.verdict is not None
+    assert found.boundary["-np"].served is None
+
+
+def test_a_refused_option_needs_one_start(run: RUN, hybrid: Path) -> None:
+    found = run(hybrid, "-c", "512", "-np", "4", "--no-such-option")
+    assert found.launches == 1
+    assert found.verdict is not None
+    assert found.verdict.kind is Kind.CONFIG
+
+
+def test_a_command_that_serves_is_kept(run: RUN, hybrid: Path) -> None:
+    found = run(hybrid, "-c", "512", "-np", "2", "-cram", "64", "-ctxcp", "2")
+    assert found.verdict is None
+    assert found.recommendation is not None
+    assert found.recommendation.changes == ()
+    assert found.recommendation.worst_case.fits
