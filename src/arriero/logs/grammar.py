@@ -78,6 +78,11 @@ class Rule:
     to: str | None = None
     """For milestones and roles: what the server is, or what the lines are about, from here on."""
 
+    @property
+    def open(self) -> bool:
+        """Whether it fits whatever a message of its kind goes on to say."""
+        return self.pattern.pattern.endswith(r"\S")
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -89,11 +94,11 @@ class Event:
 
 
 _STANDS_FOR: Final = {
-    "mib": r"(?P<mib>\d[\d.,]{0,18})",
-    "bytes": r"(?P<bytes>\d{1,18})",
+    "mib": r"(?P<mib>\d{1,3}(?: \d{3}){1,4}|\d[\d.,]{0,18})",
+    "bytes": r"(?P<bytes>\d{1,3}(?: \d{3}){1,5}(?! ?\d)|\d{1,18})",
     "buf": r"(?P<buf>\S.{0,80}?)",
     "name": r"(?P<buf>\S{1,80})",
-    "gpu": r"(?P<api>CUDA|ROCm|MUSA|HIP)",
+    "gpu": r"(?P<api>CUDA|ROCm|MUSA|HIP|CANN)",
     "hash": r"(?P<commit>[0-9a-f]{6,40})",
 }
 _PLACEHOLDER = re.compile(r"(?<!\?P)<(\w+)>")
@@ -189,7 +194,8 @@ ERAS: tuple[tuple[str, int, int], ...] = (
 first and the last build that was looked at)."""
 
 MEMORY_WORDS: Final = re.compile(
-    r"(?i)out of memory|memory allocation|resource allocation failed|insufficient"
+    r"(?i)out of memory|(?<!timed )\bout(?: of)?$|memory allocation|allocate memory|insufficient"
+    r"|resource allocation failed|alloc_failed"
 )
 """How drivers say in a reason that it was memory."""
 

@@ -225,17 +225,18 @@ def wrapping(shown: Sequence[str]) -> Wrapping | None:
     }
     if not any(counts.values()):
         return None
-    return Wrapping(width, words=counts[True] > counts[False])
+    # a line of full width may be one of either
+    return Wrapping(width, words=counts[True] > 2 * counts[False])
 
 
 def continues(before: str, after: str, wrap: Wrapping) -> bool:
     """Whether ``after`` may be what was broken off from ``before``."""
     rest = strip_outer(after)
-    if not rest.strip() or _STRONG_START.match(rest):
+    if not rest.strip() or _STRONG_START.match(rest.lstrip()):
         return False
     if not wrap.words:
         return len(before) == wrap.width
-    return len(before) < wrap.width < len(before) + 1 + len(rest.split(None, 1)[0])
+    return len(before) <= wrap.width < len(before) + 1 + len(rest.split(None, 1)[0])
 
 
 def strip_outer(shown: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from arriero.base.words import Phase
 from arriero.logs import verdict
 from arriero.logs.grammar import SIGNS, Event, events
@@ -109,6 +111,17 @@ class LogReader:
             own = None
         out = [] if own is None else [verdict.read(own, exit_status)]
         return (*out, *(verdict.read(s, exit_status if own is None else None) for s in children))
+
+
+def overall(readings: Sequence[Reading]) -> Reading:
+    """What the whole log says: the principal reading, with the buffers and notices of all."""
+    if len(readings) == 1:
+        return readings[0]
+    return msgspec.structs.replace(
+        principal(readings),
+        buffers=tuple(sorted((b for r in readings for b in r.buffers), key=lambda b: b.line)),
+        notices=tuple(sorted((n for r in readings for n in r.notices), key=lambda n: n.line)),
+    )
 
 
 def principal(readings: Sequence[Reading]) -> Reading:

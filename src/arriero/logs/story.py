@@ -29,7 +29,7 @@ MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
-_POOL_FUNCTIONS = re.compile(r"^(?:alloc|ggml_cuda_pool\w*)$")
+_POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
 _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
 )
@@ -38,7 +38,7 @@ _ROLES: Final = {"draft": Role.DRAFT, "mmproj": Role.MMPROJ, "main": Role.MAIN}
 
 def bytes_of(mib: str) -> int:
     """Bytes of a figure printed in MiB, with a decimal point or a decimal comma."""
-    whole, _, fraction = mib.rstrip(".,").replace(",", ".").rpartition(".")
+    whole, _, fraction = mib.rstrip(".,").replace(" ", "").replace(",", ".").rpartition(".")
     return round(float(f"{whole.replace('.', '')}.{fraction}" if whole else fraction) * MIB)
 
 
@@ -317,8 +317,11 @@ class Story:
         if rule.phase is Phase.SERVING:
             self._serving()
         cause = self._recent(line, GROUP)
+        if cause is not None and cause.kind is rule.kind is Kind.MODEL:
+            cause.last = line.number
+            return
         if cause is None or not _can_own(cause, event):
-            cause = self._new(event, line, Kind.ALLOCATION)
+            cause = self._new(event, line, rule.kind or Kind.ALLOCATION)
         else:
             if cause.component is None:
                 cause.name(line)
@@ -341,7 +344,7 @@ class Story:
         if rule.id.startswith("gpu_error"):
             self._gpu_error(event, line, cause)
             return
-        if rule.id == "range_check" and start.phase in RUNTIME:
+        if rule.id.startswith("range_check") and start.phase in RUNTIME:
             return
         if rule.id == "tensor_data" and self.uses_rpc:
             kind = Kind.RPC
@@ -356,6 +359,8 @@ class Story:
             if cause.unowned and rule.component is not None:
                 cause.component = rule.component
                 cause.name(line)
+                if rule.component is Component.POOL and cause.phase is None:
+                    cause.kind = kind
             cause.last = line.number
             cause.fatal = rule.fatal or cause.fatal
             cause.presumed = cause.presumed or rule.presumed
@@ -414,7 +419,7 @@ class Story:
                 recent.kind = Kind.RUNTIME_ALLOCATION
         elif rule.id == "vk_driver_size":
             recent.last = line.number
-            recent.add_size(int(facts["bytes"]), exact=True)
+            recent.add_size(*_size_in(facts))
         elif recent.rule.startswith("gpu_error"):
             recent.last = line.number
             if "index" in facts:
@@ -477,6 +482,10 @@ class Story:
         cause = self._recent(line, GROUP)
         if cause is not None and cause.kind in MEMORY:
             cause.role = Role.DRAFT
+        elif cause is None and "context" in line.text:
+            self._end(event, line)
+            if self.start.end is not None:
+                self.start.end.role = Role.DRAFT
 
     def _retry(self, event: Event, line: Line) -> None:
         for cause in self.start.causes[-1:]:
@@ -604,6 +613,7 @@ class Story:
     def _fit_begin(self, event: Event, line: Line) -> None:
         probing = event.rule.id == "fit_probe"
         self.start.fit = "probing" if probing else self.start.fit or "announced"
+        self.start.role = Role.MAIN  # the projector and the draft are measured before
 
     def _fit_end(self, event: Event, line: Line) -> None:
         start = self.start
@@ -627,7 +637,8 @@ class Story:
             return
         if event.rule.id == "pinned":
             self.start.pinned_line = line.number
-        self._progress(line)
+        if event.rule.notice != "near_limit":  # said of a refused buffer too
+            self._progress(line)
         self._note(event.rule.notice or event.rule.id, line)
 
     def _note(self, name: str, line: Line) -> None:
@@ -665,7 +676,7 @@ class Story:
 def _size_in(facts: dict[str, str]) -> tuple[int | None, bool]:
     """The size a message names, and whether it was printed in bytes."""
     if "bytes" in facts:
-        return int(facts["bytes"]), True
+        return int(facts["bytes"].replace(" ", "")), True
     if "mib" in facts:
         return bytes_of(facts["mib"]), False
     return None, False

@@ -44,7 +44,7 @@ MAX_PIECES: Final = 40
 _Numbered = TypeVar("_Numbered", Failure, Buffer, Notice)
 
 _DIGITS: Final = b"0123456789"
-_TELLING_DIGITS: Final = (b"exit", b"status", b"ignal")
+_TELLING_DIGITS: Final = (b"exit", b"status", b"ignal", b"request: ")
 """Words next to which the digits make the meaning."""
 _REPEATED: Final = frozenset(("request", "request_old", "request_done", "idle", "reprocess"))
 """Rules of which one line says as much as a thousand."""
@@ -295,7 +295,10 @@ def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], wrap: Wrappin
         end = len(line.text)
         seams = [end - len("".join(tails[n:]).rstrip()) for n in range(len(tails))]
         found = events(line.text)
-        if any(first < seam < last for first, last in (e.span for e in found) for seam in seams):
+        begun = events(clean(pieces[0][1], pieces[0][0]).text)
+        if any(event.rule.open for event in begun) or any(
+            first < seam < last for first, last in (e.span for e in found) for seam in seams
+        ):
             reader.take(line, found)
             return True
     child: str | None = None

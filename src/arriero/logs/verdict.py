@@ -29,7 +29,7 @@ _NOT_SHORT: Final = (
 _CHUNKED: Final = ("Vulkan", "Metal", "MTL", "RPC")
 """Buffer types that may be cut: a message names one piece."""
 _STEMS: Final = {
-    "CUDA": ("CUDA", "ROCm", "MUSA", "HIP"),
+    "CUDA": ("CUDA", "ROCm", "MUSA", "HIP", "CANN"),
     "Metal": ("Metal", "MTL"),
     "OpenCL": ("GPUOpenCL", "OpenCL"),
 }
@@ -71,7 +71,7 @@ def judge(
     real = [c for c in start.causes if c not in probes]
     fatal = [c for c in real if _ended_it(c, start, deaths)]
     primary = fatal[0] if fatal else None
-    if primary is None and deaths:
+    if primary is None and deaths and not _after_the_end(start, deaths[0]):
         primary = _of_death(story, start, deaths[0])
     if primary is None and start.end is not None:
         primary = next((c for c in real if c.kind not in MILD), None) or _of_end(start.end)
@@ -134,6 +134,11 @@ def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list
             inferred=True,
         )
     ]
+
+
+def _after_the_end(start: Start, death: Cause) -> bool:
+    """Whether it is the crash of a start that had failed already: its error path is at fault."""
+    return start.end is not None and death.kind is Kind.CRASH and start.end.line < death.line
 
 
 def _of_death(story: Story, start: Start, death: Cause) -> Cause:
