@@ -9,6 +9,7 @@ from arriero.advice.changes import (
     context,
     remedies,
     slots,
+    untried,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "host_caches",
     "remedies",
     "slots",
+    "untried",
 ]

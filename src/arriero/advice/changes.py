@@ -127,43 +127,69 @@ def remedies(failure: Failure, command: Command, *, n_ubatch: int) -> tuple[Chan
 
     Those two have boundaries of their own, found by the experiment.
     """
-    found: list[Change] = []
-    memory = failure.kind in {
-        Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH,
-    }  # fmt: skip
-    serving_crash = failure.kind in {Kind.CRASH, Kind.RPC} or failure.component in {
-        Component.PROMPT_CACHE, Component.CHECKPOINTS,
-    }  # fmt: skip
-    if (memory or serving_crash) and (off := caches_off(command)) is not None:
-        found.append(off)
-    if failure.component in {Component.COMPUTE, Component.GRAPH} and n_ubatch > 64:
-        half = n_ubatch // 2
-        found.append(
-            Change(
-                f"micro-batch {half}",
-                Cost.SPEED,
-                "compute buffers and graph metadata grow with it; prompts are read more slowly",
-                {"-ub": str(half)},
-            )
-        )
-    if failure.component is Component.COMPUTE and command.value("-fa") in {"off", "0"}:
-        found.append(
-            Change(
-                "flash attention on",
-                Cost.FREE,
-                "without it the attention scores of the whole context are kept",
-                {"-fa": "on"},
-            )
-        )
-    layers = command.value("-ngl")
+    component, found = failure.component, list[Change]()
     on_device = failure.device is not None and not failure.device.startswith("CPU")
-    if on_device and failure.component is Component.WEIGHTS and layers is not None:
-        found.append(
-            Change(
-                "let the server choose the layers",
-                Cost.SPEED,
-                "a fixed -ngl keeps --fit from moving layers to the CPU",
-                {"-ngl": None},
-            )
-        )
+    if (off := caches_off(command)) is not None and _may_be_caches(failure):
+        found.append(off)
+    if component is Component.COMPUTE and command.value("-fa") in {"off", "0"}:
+        found.append(_FLASH)
+    if component in {Component.COMPUTE, Component.GRAPH}:
+        found += [_micro_batch(n) for n in (n_ubatch // 2, n_ubatch // 4, n_ubatch // 8) if n >= 32]
+    if component is Component.WEIGHTS and command.switch("--mmap") is False:
+        found.append(_MAPPED)
+    if component is Component.WEIGHTS and on_device and command.value("-ngl") is not None:
+        found.append(_LAYERS)
     return tuple(sorted(found, key=lambda change: change.cost.rank))
+
+
+def untried(failure: Failure, command: Command) -> tuple[str, ...]:
+    """What else changes this component, and what it would cost: for the user to decide."""
+    known = command.flags.get
+    match failure.component:
+        case Component.KV if known("-ctk") is not None and command.value("-ctk") is None:
+            return ("-ctk q8_0 -ctv q8_0 (quality; about half of the KV cache)",)
+        case Component.RS:
+            return ("quantised KV (quality; does not shrink RS)",)
+        case Component.WEIGHTS if known("-ncmoe") is not None:
+            return ("a smaller quantisation (quality)", "-ncmoe for a MoE model (speed)")
+        case Component.WEIGHTS:
+            return ("a smaller quantisation (quality)",)
+        case _:
+            return ()
+
+
+_FLASH: Final = Change(
+    "flash attention on",
+    Cost.FREE,
+    "without it the attention scores of the whole context are kept",
+    {"-fa": "on"},
+)
+_MAPPED: Final = Change(
+    "weights mapped, not read",
+    Cost.FREE,
+    "mapped pages of the file can be dropped and read again; copies cannot",
+    {"--mmap": "on"},
+)
+_LAYERS: Final = Change(
+    "let the server choose the layers",
+    Cost.SPEED,
+    "a fixed -ngl keeps --fit from moving layers to the CPU",
+    {"-ngl": None},
+)
+
+
+def _micro_batch(tokens: int) -> Change:
+    return Change(
+        f"micro-batch {tokens}",
+        Cost.SPEED,
+        "compute buffers and graph metadata grow with it; prompts are read more slowly",
+        {"-ub": str(tokens)},
+    )
+
+
+def _may_be_caches(failure: Failure) -> bool:
+    """Whether saved prompts or checkpoints may have taken the memory, or died while being taken."""
+    serving = failure.kind in {
+        Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH, Kind.CRASH, Kind.RPC,
+    }  # fmt: skip
+    return serving or failure.component in {Component.PROMPT_CACHE, Component.CHECKPOINTS}

@@ -7,8 +7,8 @@ result was shown by a trial, and the record is valid at any moment: it is saved 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from arriero.advice import (
     caches_off,
     host_caches,
     remedies,
+    untried,
 )
 from arriero.advice import context as to_context
 from arriero.advice import slots as to_slots
@@ -155,8 +156,9 @@ class Diagnoser:
         if failure is None or failure.kind in _HOPELESS:
             return
         if small.outcome is TrialOutcome.FAILED:
-            self._placement(small)
+            self._placement()
             return
+        self.not_tried += untried(failure, self.case.command)
         if self._depends_on_size(failure):
             self._boundaries(small)
         self._recommend(failure)
@@ -512,7 +514,7 @@ class Diagnoser:
 
     # ---- remedies and the recommendation ---------------------------------------------------
 
-    def _placement(self, small: Trial) -> None:
+    def _placement(self) -> None:
         """Even the smallest start fails: is it the device?"""
         devices = self.case.baseline.devices
         if devices and self.case.command.value("-ngl") != "0":
@@ -523,7 +525,6 @@ class Diagnoser:
             "even one slot with a short context fails: look at placement (devices that are visible,"
             " layers on them, what else holds their memory) and at the model file"
         )
-        del small
 
     def _recommend_as_given(self, given: Trial) -> None:
         """It serves; but would it once its caches are full?"""
@@ -562,31 +563,35 @@ class Diagnoser:
         self.recommendation = self._proved(candidate, trial)
         return True
 
-    def _candidates(self, failure: Failure) -> list[Candidate]:
-        """Commands worth proving, cheapest first."""
+    def _candidates(self, failure: Failure) -> Iterator[Candidate]:
+        """Commands worth proving: single changes, cheapest first, then fewer slots, less context."""
         base = self._base(self.trials[0])
-        n_ubatch = self.case.command.number("-ub") or 512
-        if not self._depends_on_size(failure):
-            return [
-                Candidate(change.apply(base.command), base.env, ((change.title, change.cost),))
-                for change in remedies(failure, self.case.command, n_ubatch=n_ubatch)
-            ]
         beside: list[tuple[str, Cost]] = []
         if base.command is not self.case.command:
             beside.append(("no prompt cache, no checkpoints", Cost.PROMPT_REUSE))
         if base.env:
             beside.append((ARENAS.title, ARENAS.cost))
+        sized = self._depends_on_size(failure)
         by_slots, by_context = self.boundaries.get("-np"), self.boundaries.get("-c")
-        found: list[Candidate] = []
+        if sized and by_slots is not None and by_slots.served == self.given_slots:
+            yield Candidate(base.command, base.env, tuple(beside))
+        n_ubatch = self.case.command.number("-ub") or 512
+        for change in remedies(failure, self.case.command, n_ubatch=n_ubatch):
+            if not sized:
+                command = change.apply(self.case.command)
+                yield Candidate(command, {}, ((change.title, change.cost),))
+            elif change.cost is not Cost.PROMPT_REUSE and self._may_fit(change):
+                command = change.apply(base.command)
+                yield Candidate(command, base.env, ((change.title, change.cost), *beside))
+        if not sized:
+            return
         if by_slots is not None and by_slots.served is not None:
-            if by_slots.served >= self.given_slots:
-                found.append(Candidate(base.command, base.env, tuple(beside)))
             for count in self._safe_slots(by_slots.served):
                 command = to_slots(count, unified=self.unified, command=base.command).apply(
                     base.command
                 )
                 fewer = (f"slots {self.given_slots} → {count}", Cost.CONCURRENCY)
-                found.append(Candidate(command, base.env, (fewer, *beside)))
+                yield Candidate(command, base.env, (fewer, *beside))
         elif by_context is not None and by_context.served is not None:
             held = int(by_context.held.get("-np", 1))
             tokens = self._safe_context(by_context.served, held)
@@ -597,8 +602,16 @@ class Diagnoser:
             if held != self.given_slots:
                 command = to_slots(held, unified=self.unified, command=command).apply(command)
                 changes.append((f"slots {self.given_slots} → {held}", Cost.CONCURRENCY))
-            found.append(Candidate(command, base.env, (*changes, *beside)))
-        return found
+            yield Candidate(command, base.env, (*changes, *beside))
+
+    def _may_fit(self, change: Change) -> bool:
+        """Whether a change is worth a launch: by the sizes, where they can be said."""
+        tokens = change.settings.get("-ub")
+        if tokens is None:
+            return True
+        point = replace(self.given_point, n_ubatch=int(tokens))
+        fits = self._fitting([point], self._margin())
+        return fits is None or fits > 0
 
     def _margin(self) -> int:
         capacity = self.account.capacity or 0
