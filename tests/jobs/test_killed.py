@@ -28,8 +28,8 @@ from tests.conftest import locate_engine
 
 pytestmark = pytest.mark.engine
 
-COMMAND = ("-c", "256", "-np", "64", "--no-warmup")
-OPTIONS = ("--json", "--limit", "1100MiB", "--requests", "4", "--max-launches", "6")
+COMMAND = ("-c", "256", "-np", "160", "--no-warmup", "--threads-http", "2", "-cram", "0")
+OPTIONS = ("--json", "--limit", "800MiB", "--requests", "4", "--max-launches", "6")
 """The command fails for its recurrent state, then several trials run at the edge."""
 ENDS = (
     ("SIGINT", False),
@@ -72,7 +72,16 @@ def begin(place: Place, original: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Start a diagnosis of a model whose path nothing else on this machine has."""
     model = place.root / f"unique-{place.root.parent.name}-{place.root.name}.gguf"
     model.symlink_to(original)
-    words = ("diagnose", *OPTIONS, "--", "llama-server", "-m", str(model), *COMMAND)
+    words = (
+        "diagnose",
+        *OPTIONS,
+        "--",
+        "MALLOC_ARENA_MAX=1",
+        "llama-server",
+        "-m",
+        str(model),
+        *COMMAND,
+    )
     with (place.root / "out").open("wb") as out, (place.root / "err").open("wb") as err:
         return subprocess.Popen(
             [*ARRIERO, *words], env=place.environment(), cwd=place.root, stdin=subprocess.DEVNULL,
