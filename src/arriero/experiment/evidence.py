@@ -21,6 +21,13 @@ _SHORT: Final = {
     "--n-gpu-layers": "-ngl",
     "--ubatch-size": "-ub",
     "--batch-size": "-b",
+    "--cache-type-k": "-ctk",
+    "--cache-type-v": "-ctv",
+    "--flash-attn": "-fa",
+    "--model": "-m",
+    "--n-cpu-moe": "-ncmoe",
+    "--override-tensor": "-ot",
+    "--tensor-split": "-ts",
 }
 
 
