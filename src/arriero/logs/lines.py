@@ -101,6 +101,16 @@ def clean(raw: str, number: int) -> Line:
     return Line(number, text, child, stamp)
 
 
+_RELAY = re.compile(r"\\n|; (?=\w+: )")
+
+
+def relayed(text: str) -> list[str]:
+    """The messages in a line in which another program passes on what the server said."""
+    if "Malloc failed" not in text and "error loading model" not in text:
+        return [text]
+    return _RELAY.split(text)
+
+
 def _unpack(text: str) -> str | None:
     """The message inside a JSON line (docker's, journald's, or the server's own of early 2024)."""
     if not text.endswith("}"):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
-from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event
-from arriero.logs.lines import Line
+from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, events
+from arriero.logs.lines import Line, relayed
 from arriero.logs.model import Buffer, EngineTag, Notice
 
 MIB = 1024 * 1024
@@ -190,6 +190,14 @@ class Story:
                 self.eras.add((first, final))
         if _ECHO.search(line.text):
             return  # a request's own text is not a message of the server
+        parts = relayed(line.text)
+        if len(parts) > 1:
+            for part in parts:
+                self._tell(replace(line, text=part), events(part))
+        else:
+            self._tell(line, found)
+
+    def _tell(self, line: Line, found: Sequence[Event]) -> None:
         for event in found:
             self.start.told = True
             self._take[event.rule.act](event, line)
@@ -256,7 +264,9 @@ class Story:
 
     def _request(self, event: Event, line: Line) -> None:
         facts = event.facts
-        if event.rule.id == "vk_allocate" and line.number - self.start.pinned_line <= NEAR // 2:
+        why_pinned = event.rule.id in ("vk_allocate", "vk_limit")
+        if why_pinned and line.number - self.start.pinned_line <= NEAR // 2:
+            self.start.pinned_line = -FAR
             return  # why pinned memory was refused
         size, exact = _size_in(facts)
         cause = self._recent(line)
@@ -582,6 +592,8 @@ class Story:
             start.role, start.phase, start.contexts = Role.MAIN, Phase.LOAD, 0
             start.reserving = False
             return
+        if rule.to == "load":
+            start.begun.add("load")
         if rule.to in ("dry", "real"):
             start.dry, start.contexts = rule.to == "dry", 0
         if start.probing and rule.phase in (Phase.LOAD, Phase.CONTEXT):

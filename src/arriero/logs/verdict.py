@@ -279,14 +279,13 @@ def _derived(story: Story, start: Start, failure: Failure | None) -> list[Notice
     if not start.seen and start.verbosity is not None and start.verbosity[0] < 4:
         level = start.verbosity[1]
         out.append(Notice(id="sizes_hidden", line=level.number, text=level.text))
-    elif not start.seen and story.stamped and start.ready and "system_info" in start.begun:
+    elif not start.seen and story.stamped and start.begun & {"system_info", "load"} and start.ready:
         out.append(Notice(id="sizes_hidden", line=at, text="no size line from start to ready"))
     elif (
-        start.seen
-        and failure is not None
+        failure is not None
         and failure.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
         and failure.component is not None
-        and failure.component not in start.seen
+        and failure.component not in {*start.seen, Component.GRAPH}  # which none ever names
     ):
         out.append(Notice(id="size_line_absent", line=failure.line, text=failure.text))
     if story.starts > 1:
