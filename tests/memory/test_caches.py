@@ -291,7 +291,7 @@ def test_any_header_is_a_size_or_an_error(
         | st.floats(allow_nan=True)
         | st.lists(st.integers(-1, 1 << 32), max_size=12).map(tuple)
     )
-    changed = {**source.metadata, **junk, key: value}
+    changed: dict[str, Any] = {**source.metadata, **junk, key: value}
     if value is None:
         del changed[key]
     try:
