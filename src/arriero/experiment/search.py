@@ -123,14 +123,14 @@ class Search:
         return min(serves, self.high) >= best + self.step
 
     def _beyond(self, starts: int | None) -> int | None:
-        """A value whose start is expected to fail; null when none is left or two did not."""
+        """A value whose start is expected to fail; null when none is left or three did not."""
         top = self.largest_ready or self.low
         if starts is None:
             tries, value = self.ready.total(), top + self.step
             return value if 0 < tries < 3 and value <= self.high else None
         tries = sum(v > starts for v in (*self.ready, *self.served))
-        value = max(starts, top) + self.step * (4 if tries else 1)
-        return value if tries < 2 and value <= self.high else None
+        value = max(starts, top) + self.step * (1 if tries < 2 else 4)
+        return value if tries < 3 and value <= self.high else None
 
     def _guess(self, serves: int | None, floor: int, ceiling: int) -> int:
         """The prediction while it does better than halving would, else the middle."""

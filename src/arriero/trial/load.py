@@ -218,8 +218,8 @@ class _Load:
             if self._over():
                 return
             await step()
-        while len(self.result.replies) < self.plan.min_requests and not self._over():
-            await self._all_slots()
+        while (left := self.plan.min_requests - len(self.result.replies)) > 0 and not self._over():
+            await self._at_once("more requests", min(left, self.n_slots))
         if not self._over():
             await self._near_context()
 
@@ -280,13 +280,16 @@ class _Load:
         return mark.count if mark else 0
 
     async def _all_slots(self) -> None:
+        await self._at_once("all slots at once", self.n_slots)
+
+    async def _at_once(self, name: str, requests: int) -> None:
         before = len(self.result.replies)
-        await self._ask([SHORT] * self.n_slots)
+        await self._ask([SHORT] * requests)
         slots = {r.slot for r in self.result.replies[before:] if r.ok and r.slot is not None}
         shown = f"id_slot in the replies: {len(slots)} of {self.n_slots} slots" if slots else None
         if self.serving.mode is not Mode.TEXT:
             shown = self._answered_by_tokens(before)
-        self._close_step("all slots at once", before, shown, "")
+        self._close_step(name, before, shown, "")
 
     async def _near_context(self) -> None:
         want = self.longest
