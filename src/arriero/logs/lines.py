@@ -45,8 +45,8 @@ _MAYBE_OUTER = re.compile(
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
-    r"|/\S+:\d+: |radv/|(?:CUDA|ROCm|MUSA|HIP) error|  current device|terminate called"
-    r"|Segmentation fault|Aborted|Killed"
+    r"|/\S+:\d+: |radv/|(?:CUDA|ROCm|MUSA|HIP) error|current device: "
+    r"|(?:cu|hip|mu)[A-Za-z_]\w+\(|terminate called|Segmentation fault|Aborted|Killed"
     r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:"
     r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main|build"
     r"|system_info|set_|reserve|output_reserve|device_info|update|warning|error)\w*:\s"
