@@ -413,7 +413,7 @@ def verify(
 )  # fmt: skip
 @_json_option
 @click.pass_obj
-def history(session: Session, id: str | None, number: int) -> int:  # noqa: A002 - the argument's name
+def history(session: Session, id: str | None, number: int) -> int:
     """List records, newest first, or show one again by its ID."""
     from arriero.jobs import history as job
     from arriero.report import terminal
@@ -440,7 +440,7 @@ def history(session: Session, id: str | None, number: int) -> int:  # noqa: A002
 )  # fmt: skip
 @_json_option
 @click.pass_obj
-def report(session: Session, id: str, form: str, out: Path | None) -> int:  # noqa: A002
+def report(session: Session, id: str, form: str, out: Path | None) -> int:
     """Write a record for others to read: secrets, paths, names and prompts are taken out.
 
     With --json it is the record itself, redacted in the same way.

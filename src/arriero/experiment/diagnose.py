@@ -564,7 +564,7 @@ class Diagnoser:
         return True
 
     def _candidates(self, failure: Failure) -> Iterator[Candidate]:
-        """Commands worth proving: single changes, cheapest first, then fewer slots, less context."""
+        """Commands worth proving: single changes, cheapest first, then slots, then context."""
         base = self._base(self.trials[0])
         beside: list[tuple[str, Cost]] = []
         if base.command is not self.case.command:
