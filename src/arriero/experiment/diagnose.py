@@ -141,7 +141,7 @@ class Diagnoser:
 
     def _procedure(self) -> None:
         small = self._baseline()
-        if small.outcome is TrialOutcome.FAILED and not self._worth_going_on(small):
+        if small.failure is not None and small.failure.kind in _HOPELESS:
             self._blame(small)
             return
         given = self._as_given()
@@ -239,9 +239,6 @@ class Diagnoser:
             self.reference = trial
         return trial
 
-    def _worth_going_on(self, small: Trial) -> bool:
-        return small.failure is not None and small.failure.kind not in _HOPELESS
-
     def _as_given(self) -> Trial | None:
         case = self.case
         if case.from_log is not None and case.from_log.failure is not None:
@@ -258,8 +255,10 @@ class Diagnoser:
             # The engine's logger is asynchronous: the line that names the cause may be lost once.
             once_more = "as given: once more, the log lacks the cause"
             again = self._trial(once_more, case.command, {}, change={})
-            if again.failure is None or again.failure.evidence is Evidence.NAMED:
+            if again.failure is not None and again.failure.evidence is Evidence.NAMED:
                 return again
+            if again.outcome is TrialOutcome.SERVED:
+                self.notes.append("as given it failed once and served once: it is at an edge")
         return trial
 
     def _too_dangerous(self) -> str | None:

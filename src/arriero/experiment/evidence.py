@@ -107,7 +107,7 @@ def verdict_of(failure: Failure, trial: int | None) -> Verdict:
         kind=failure.kind,
         component=failure.component,
         device=failure.device,
-        bytes=failure.buffer_bytes or failure.bytes,
+        bytes=failure.bytes,
         trial=trial,
         failure=failure,
     )
