@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from arriero.base.words import Phase
+from arriero.base.words import Kind, Phase
 from arriero.logs import verdict
 from arriero.logs.grammar import SIGNS, Event, events
 from arriero.logs.lines import Line, clean
@@ -27,6 +27,10 @@ class Mark:
     last_text: str
 
 
+OF_THE_KERNEL = {"oom_process", "oom_kernel"}
+"""Messages about a process that never carry the prefix of a router's child."""
+
+
 class LogReader:
     """Reads the log of a server while it runs: ``feed`` it each line, ask it anything any time.
 
@@ -39,6 +43,7 @@ class LogReader:
         self._marks: dict[str, Mark] = {}
         self._lines = 0
         self._known: tuple[int, Failure | None] = (-1, None)
+        self._last: str | None = None
 
     def feed(self, line: str) -> None:
         """Take one raw line, without its newline, with whatever prefix it has."""
@@ -49,16 +54,21 @@ class LogReader:
         self._lines = line.number
         if not line.text:
             return
-        story = self._stories.get(line.child)
+        found = events(line.text) if found is None else found
+        child = line.child
+        if child is None and any(event.rule.id in OF_THE_KERNEL for event in found):
+            child = self._last  # of a router's processes, the one that holds the memory
+        story = self._stories.get(child)
         if story is None:
             if len(self._stories) >= MAX_CHILDREN:
                 return
-            story = self._stories[line.child] = Story(line.child)
+            story = self._stories[child] = Story(child)
+        self._last = line.child or self._last
         for name, words in SIGNS.items():
             if words in line.text:
                 before = self._marks.get(name, Mark(0, line.number, ""))
                 self._marks[name] = Mark(before.count + 1, before.first_line, line.text)
-        story.feed(line, events(line.text) if found is None else found)
+        story.feed(line, found)
 
     @property
     def _main(self) -> Story:
@@ -127,9 +137,15 @@ def overall(readings: Sequence[Reading]) -> Reading:
 def principal(readings: Sequence[Reading]) -> Reading:
     """Of several processes in one log, the one a person asks about: the one that failed.
 
-    A fatal failure before one that was outlived, before none; among equals the first.
+    A fatal failure before one that was outlived, before none, and that a process was killed only
+    if none says more; among equals the first.
     """
-    return min(
-        readings,
-        key=lambda r: 2 if r.failure is None else 0 if r.failure.fatal else 1,
-    )
+
+    def says_less(reading: Reading) -> int:
+        if reading.failure is None:
+            return 3
+        if not reading.failure.fatal:
+            return 2
+        return int(reading.failure.kind is Kind.KILLED)
+
+    return min(readings, key=says_less)

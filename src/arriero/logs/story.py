@@ -403,6 +403,7 @@ class Story:
             cause.name(line)
             cause.inferred = False
         cause.last = line.number
+        cause.fatal = event.rule.fatal or cause.fatal
         if MEMORY_WORDS.search(why):
             cause.kind = Kind.RUNTIME_ALLOCATION
         if (where := _WHERE.search(why)) is not None:
