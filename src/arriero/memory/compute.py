@@ -2,7 +2,7 @@
 
 llama.cpp's allocator reuses memory over a graph that changes from build to build, so that no
 formula is exact. This one adds what is alive at once in the widest places, generously;
-``bench/plan_compute.py`` holds it against dry runs.
+``bench/plan_accuracy.py`` holds it against real servers.
 """
 
 from __future__ import annotations
