@@ -12,7 +12,7 @@ from arriero.command import Command
 from arriero.memory.context import Context, context
 from arriero.process import Limit
 from arriero.record import Baseline, Diagnosis, Explanation, Trial
-from arriero.trial import SETTLE, Bench
+from arriero.trial import Bench
 
 AUTO_SLOTS: Final = 4
 """Slots of ``-np`` left to the server, with unified KV (tools/server/server.cpp)."""
@@ -57,12 +57,11 @@ class Account:
 
     def used_when_ready(self, trial: Trial) -> int | None:
         """The same before the first request, so that what grows with requests is left out."""
-        if trial.ready_s is None:
+        if trial.ready_s is None or trial.load_s is None:
             return None
         if self.device is not None and self.kind is None:
             return self.used(trial)
-        end = trial.ready_s + SETTLE + 0.05
-        idle = [s for s in trial.samples if s.requests == 0 and s.at <= end]
+        idle = [s for s in trial.samples if s.requests == 0 and s.at <= trial.load_s]
         if self.kind is LimitKind.ADDRESS_SPACE:
             values = [s.address_space for s in idle if s.address_space]
         else:

@@ -196,6 +196,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[Notice, ...] = ()
     effective: Effective
     ready_s: float | None
+    load_s: float | None = None
+    """When the load began: after the last threads of the server had started."""
     seconds: float
     exit_status: int | None = None
     """Exit status of the engine, negative for a signal; null if Arriero ended it."""

@@ -2,7 +2,6 @@
 
 from arriero.trial.load import LoadPlan, LoadResult, run_load
 from arriero.trial.run import (
-    SETTLE,
     Bench,
     Patience,
     TrialSpec,
@@ -12,7 +11,6 @@ from arriero.trial.run import (
 )
 
 __all__ = [
-    "SETTLE",
     "Bench",
     "LoadPlan",
     "LoadResult",

@@ -37,8 +37,9 @@ QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
-SETTLE: Final = 0.25
-"""Seconds after the ready line in which the last threads start; a server may still die of them."""
+_SETTLE: Final = 0.4
+"""Seconds without a new thread or mapping after the ready line: a server may still die of one."""
+_SETTLE_AT_MOST: Final = 3.0
 _STOPPED_FOR: Final = 5.0
 """Seconds a process may be in the stopped state before it counts as hanging."""
 
@@ -124,6 +125,7 @@ class _TrialRun:
         self.began = time.monotonic()
         self.interval = 0.25
         self.env: dict[str, str] = {}
+        self.load_s: float | None = None
 
     # The drain thread calls this; everything else runs in the event loop.
     def on_line(self, line: str) -> None:
@@ -162,8 +164,8 @@ class _TrialRun:
                 result: LoadResult | None = None
                 if hang is None and running.poll() is None:
                     ready_s = time.monotonic() - self.began
-                    await asyncio.sleep(SETTLE)
-                    await self._sample(running)
+                    await self._settle(running)
+                    self.load_s = time.monotonic() - self.began
                     if (libraries := library_directory(running.pid)) is not None:
                         bench.on_libraries(libraries)
                     if running.poll() is None:
@@ -225,6 +227,20 @@ class _TrialRun:
             if now - self.began > patience.ready_s:
                 return f"not ready after {patience.ready_s:.0f} s"
         return None
+
+    async def _settle(self, running: Running) -> None:
+        """Wait until the server has started its last threads, or has died of them."""
+        began = since = time.monotonic()
+        before: object = None
+        while running.poll() is None and time.monotonic() - began < _SETTLE_AT_MOST:
+            memory = running.memory()
+            now = (memory.address_space, memory.threads)
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > _SETTLE:
+                break
+            await asyncio.sleep(_TICK)
+        await self._sample(running)
 
     async def _load(self, running: Running, command: Command) -> tuple[LoadResult, str | None]:
         server = serving(command, self.bench.cwd)
@@ -327,6 +343,7 @@ class _TrialRun:
                 notices=reading.notices,
                 effective=reading.effective,
                 ready_s=round(ready_s, 3) if ready_s is not None else None,
+                load_s=round(self.load_s, 3) if ready_s is not None and self.load_s else None,
                 seconds=round(time.monotonic() - self.began, 3),
                 exit_status=status,
                 peak=peak,
