@@ -102,11 +102,12 @@ def clean(raw: str, number: int) -> Line:
 
 
 _RELAY = re.compile(r"\\n|; (?=\w+: )")
+_PASSED_ON = ("Malloc failed", "error loading model", "failed to allocate", "insufficient memory")
 
 
 def relayed(text: str) -> list[str]:
     """The messages in a line in which another program passes on what the server said."""
-    if "Malloc failed" not in text and "error loading model" not in text:
+    if not any(words in text for words in _PASSED_ON):
         return [text]
     return _RELAY.split(text)
 

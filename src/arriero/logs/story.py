@@ -428,7 +428,7 @@ class Story:
             recent.last, recent.inferred = line.number, False
             if rule.id.startswith("metal_oom"):
                 recent.kind = Kind.RUNTIME_ALLOCATION
-        elif rule.id == "vk_driver_size":
+        elif rule.id in ("vk_driver_size", "buffer_size"):
             recent.last = line.number
             recent.add_size(*_size_in(facts))
         elif recent.rule.startswith("gpu_error"):
@@ -648,8 +648,8 @@ class Story:
         if event.rule.to == "rpc":
             self.start.worker = True
             return
-        if event.rule.id == "pinned":
-            self.start.pinned_line = line.number
+        if event.rule.id == "pinned" and "ErrorOutOf" not in line.text:
+            self.start.pinned_line = line.number  # the next line may say why
         if event.rule.notice != "near_limit":  # said of a refused buffer too
             self._progress(line)
         self._note(event.rule.notice or event.rule.id, line)
