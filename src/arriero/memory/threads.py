@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 GLIBC_STACK: Final = 8 << 20
-"""Stack of a thread where the soft limit is unlimited or unknown (glibc's own default is 2 MiB on
-x86-64 then, but no shell sets that)."""
+"""Stack of a thread where the soft limit is unlimited or unknown."""
 
 
 def http_threads(slots: int, asked: int | None, cpus: int | None = None) -> int:
@@ -24,11 +24,10 @@ def http_threads(slots: int, asked: int | None, cpus: int | None = None) -> int:
 
 def stack_bytes() -> int:
     """Bytes of address space that the stack of one thread takes here."""
-    if sys.platform == "win32":
-        return 1 << 20
-    try:
-        import resource
-    except ImportError:
-        return GLIBC_STACK
-    soft = resource.getrlimit(resource.RLIMIT_STACK)[0]
-    return GLIBC_STACK if soft == resource.RLIM_INFINITY else int(soft)
+    if sys.platform != "win32":
+        with suppress(ImportError):
+            import resource
+
+            soft = resource.getrlimit(resource.RLIMIT_STACK)[0]
+            return GLIBC_STACK if soft == resource.RLIM_INFINITY else int(soft)
+    return GLIBC_STACK
