@@ -34,6 +34,8 @@ from arriero.trial.load import Client, LoadPlan, LoadResult, Reply, run_load
 
 QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
+_SIGKILL: Final = 9
+"""``signal.SIGKILL``, which Windows lacks."""
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
@@ -467,7 +469,7 @@ def _name_failure(
     status = end.status if end is not None else 0
     text = f"ended with {describe_status(status)} and the log names no cause"
     kind = (
-        Kind.KILLED if status == -signal.SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT
+        Kind.KILLED if status == -_SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT
     )
     return Failure(
         kind=kind, phase=phase, fatal=True, line=lines, text=text, evidence=Evidence.INFERRED
