@@ -389,6 +389,8 @@ class Story:
             return cause.kind in (*MEMORY, Kind.BACKEND, Kind.RPC)
         if kind is Kind.RUNTIME_ALLOCATION and (cause.unowned or cause.kind is Kind.BACKEND):
             return True
+        if cause.rule == "vk_submit" and kind is Kind.BACKEND:
+            return True  # the device is lost for want of memory
         if kind in (Kind.ALLOCATION, Kind.RUNTIME_ALLOCATION):
             return cause.kind in MEMORY and rule.component in (None, cause.component)
         return cause.kind is kind
