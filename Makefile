@@ -12,7 +12,7 @@ help:
 	@echo "make demo      diagnose a hybrid model that does not fit, end to end (3 minutes)"
 	@echo "make test      lint, types and the tests (12 minutes at most)"
 	@echo "make test-all  test, plus Vulkan, namespaces and everything that takes minutes"
-	@echo "make bench     the measurements in bench/"
+	@echo "make bench     the measurements in bench/ (an hour)"
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,6 +47,7 @@ test-all: setup engines lint
 	$(PYTEST)
 
 bench: setup engines
+	$(BIN)/python -m pip install --quiet --group bench
 	@for b in bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 clean:
