@@ -468,9 +468,7 @@ def _name_failure(
         return Failure(kind=kind, phase=Phase.SERVING, fatal=False, line=lines, text=broken.error)
     status = end.status if end is not None else 0
     text = f"ended with {describe_status(status)} and the log names no cause"
-    kind = (
-        Kind.KILLED if status == -_SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT
-    )
+    kind = Kind.KILLED if status == -_SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT
     return Failure(
         kind=kind, phase=phase, fatal=True, line=lines, text=text, evidence=Evidence.INFERRED
     )
