@@ -5,6 +5,7 @@ Rooms are imported inside the commands so that ``arriero --help`` is quick.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
@@ -618,6 +619,8 @@ def _stop(_number: int, _frame: object) -> None:
     now = time.monotonic()
     if now - _stopped_at > _CLEAN_UP_SECONDS:
         _stopped_at = now
+        # asyncio would log a traceback of the task that the interrupt happened to meet.
+        logging.getLogger("asyncio").disabled = True
         raise KeyboardInterrupt
 
 

@@ -48,6 +48,8 @@ class GuardLink:
 
     def __init__(self, *, separate: bool = False) -> None:
         self.outputs: tuple[int, ...] = ()
+        self.handed_over = False
+        """Whether a thread reads ``outputs`` and ``report``, and closes them in the end."""
         with contextlib.ExitStack() as undo:
             control_read, control = _pipe(undo)
             report, report_write = _pipe(undo)
@@ -119,7 +121,8 @@ class GuardLink:
                 id="unkillable",
             ) from None
         finally:
-            os.close(self.report)
+            if not self.handed_over:
+                os.close(self.report)
         # Only if the guard itself was killed is anything of this still there.
         if "scratch" in self._job:
             guard.remove_tree(os.fsdecode(self._job["scratch"]))
@@ -180,6 +183,7 @@ class Running:
         self._exit: Exit | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._listen, name=f"process {pid}", daemon=True)
+        link.handed_over = True
         self._thread.start()
 
     @property
@@ -272,6 +276,7 @@ class Running:
                 poll.unregister(fd)
                 waiting.discard(fd)
         os.close(out)
+        os.close(report)
         self._output.finish()
         self._exit = ended or Exit(-signal.SIGKILL)
         self._over.set()
@@ -326,9 +331,11 @@ def start(
         pid = _begin(link, job, file)
         return Running(link, pid, output, Sampler(pid, place))
     except BaseException:
-        output.finish()
+        if link is None or not link.handed_over:
+            output.finish()
         if link is not None:
-            os.close(link.outputs[0])
+            if not link.handed_over:
+                os.close(link.outputs[0])
             link.close()
         raise
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +30,7 @@ def temporary_directory() -> Path:
 
     ``tempfile.gettempdir`` finds the same, by writing a file: killed then, it leaves that behind.
     """
-    if sys.platform == "win32":
+    if os.name == "nt":
         return Path(tempfile.gettempdir())
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
     for text in (*named, "/tmp", "/var/tmp"):  # noqa: S108 - only looked at here
