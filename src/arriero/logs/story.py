@@ -462,7 +462,9 @@ class Story:
     def _death(self, event: Event, line: Line) -> None:
         deaths = self.start.deaths
         kind = event.rule.kind or Kind.CRASH
-        if deaths and line.number - deaths[-1].last <= FAR and kind is deaths[-1].kind:
+        same = bool(deaths) and line.number - deaths[-1].last <= FAR
+        # a death of an inferred kind goes on as a crash
+        if same and (kind is deaths[-1].kind or (deaths[-1].inferred and kind is Kind.CRASH)):
             deaths[-1].last = line.number
             return
         if len(deaths) >= KEEP:
@@ -476,8 +478,9 @@ class Story:
             line.text,
             line.number,
             component=Component.PROMPT_CACHE if saving else None,
-            phase=Phase.FIT if self.start.probing else self.start.phase,
+            phase=Phase.FIT if self.start.probing else event.rule.phase or self.start.phase,
             fatal=True,
+            inferred=event.rule.inferred,
         )
         self._place_by_frames(death)
         deaths.append(death)
