@@ -16,7 +16,6 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_t
 MISREAD = {
     "vulkan-before-the-logger": "an earlier line that is printed later counts as going on",
     "vulkan-pinned-refused": "the refused pinned memory is taken for the failure",
-    "tensor-too-large-for-the-device": "an abort without the word fatal is not seen as the end",
 }
 
 
