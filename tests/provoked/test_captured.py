@@ -14,7 +14,6 @@ from tests.provoked.provoking import named
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_text())
 MISREAD = {
-    "vulkan-before-the-logger": "an earlier line that is printed later counts as going on",
     "vulkan-pinned-refused": "the refused pinned memory is taken for the failure",
 }
 

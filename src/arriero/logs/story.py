@@ -87,6 +87,10 @@ class Cause:
         if size is not None and (self.size is None or (exact and not self.exact)):
             self.size, self.exact = size, exact
 
+    def more(self, line: Line) -> None:
+        """Take ``line`` as a further one of this failure: what came between was printed late."""
+        self.last, self.went_on = line.number, False
+
     def name(self, line: Line) -> None:
         """Let ``line`` be the one that is shown."""
         self.line, self.text = line.number, line.text
@@ -274,7 +278,7 @@ class Story:
             cause = self._new(event, line, Kind.ALLOCATION)
         elif cause.component is Component.GRAPH:
             cause.inferred = False
-        cause.last = line.number
+        cause.more(line)
         cause.fatal = event.rule.fatal or cause.fatal
         cause.add_size(size, exact)
         cause.family = event.rule.family
@@ -292,7 +296,8 @@ class Story:
 
     def _can_take_request(self, cause: Cause, event: Event, line: Line, size: int | None) -> bool:
         if cause.unowned:
-            return cause.about(size) and not cause.went_on
+            same = size is None and cause.family == event.rule.family
+            return cause.about(size) and (same or not cause.went_on)
         # the logger is asynchronous: the cause may be printed after what it led to
         late = cause.kind in MEMORY and cause.size is None and line.number - cause.last <= 4
         host_only = cause.component is Component.GRAPH
@@ -309,7 +314,7 @@ class Story:
         chunk = cause is not None and cause.family in ("Vulkan", "Metal") and cause.size is not None
         if cause is None or not _can_take_buffer(cause, event, size, chunk=chunk):
             cause = self._new(event, line, Kind.ALLOCATION)
-        cause.last = line.number
+        cause.more(line)
         self._name_device(cause, event.facts["buf"])
         if event.rule.component is not None:
             cause.component = event.rule.component
@@ -341,7 +346,7 @@ class Story:
             cause.fatal = cause.fatal if rule.fatal is None else rule.fatal
         if rule.phase is Phase.SERVING and cause.kind is Kind.ALLOCATION:
             cause.kind, cause.phase = Kind.RUNTIME_ALLOCATION, rule.phase
-        cause.last = line.number
+        cause.more(line)
         cause.add_size(*_size_in(event.facts))
         buffer = event.facts.get("buf", "").strip()
         if cause.device is None and buffer and buffer not in ("backend", "metal"):
@@ -489,6 +494,9 @@ class Story:
         if event.rule.id in ("end_exit", "end_unable") or "with model" in line.text:
             # only the real start says this, a dry run never does
             self.start.fit, self.start.dry = None, False
+        last = self._recent(line, GROUP)
+        if last is not None and last.kind in MEMORY and last.phase not in RUNTIME:
+            last.went_on = False  # the logger is asynchronous: what came before is printed late
         if self.start.end is None:
             self.start.end = Cause(
                 Kind.ALLOCATION, event.rule.id, line.number, line.text, line.number, inferred=True
