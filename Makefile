@@ -43,8 +43,9 @@ lint: setup
 test: setup engines lint
 	$(PYTEST) -m "not slow"
 
-test-all: setup engines lint
-	$(PYTEST)
+# FAST=done leaves out what `make test` has just run.
+test-all: setup engines $(if $(FAST),,lint)
+	$(PYTEST) $(if $(FAST),-m slow)
 
 bench: setup engines
 	$(BIN)/python -m pip install --quiet --group bench

@@ -6,6 +6,7 @@ Prints ``started``, then every line of the command. LIMIT is a cgroup limit in b
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())  # in one piece: two threads say things
 
 
+# A job in the background of a shell starts with SIGINT ignored, and would not die of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 size = int(sys.argv[2])
 with start(
     sys.argv[3:],

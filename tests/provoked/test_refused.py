@@ -43,7 +43,7 @@ def refusal(kind: Kind, phase: Phase | None) -> dict[str, object]:
 )
 def test_option(flags: tuple[str, ...], phase: Phase, says: str, lab: Lab, models: Models) -> None:
     model = models(tiny("llama"))
-    provoked = first_named(repeat(lambda: lab.run(model, "-c", "512", "-np", "1", *flags), 4))
+    provoked = first_named(repeat(lambda: lab.run(model, "-c", "512", "-np", "1", *flags), 10))
     assert named(provoked.failure) == refusal(Kind.CONFIG, phase)
     assert says in provoked.failure.text
     assert "lack of memory" in provoked.failure.not_this
@@ -58,7 +58,7 @@ def test_file(damage: str, lab: Lab, models: Models, tmp_path: Path) -> None:
         path.write_bytes(good.read_bytes()[:-100_000])
     elif damage == "not a GGUF":
         path.write_bytes(b"PK\x03\x04" + bytes(100_000))
-    provoked = first_named(repeat(lambda: lab.run(path, "-c", "512", "-np", "1"), 4))
+    provoked = first_named(repeat(lambda: lab.run(path, "-c", "512", "-np", "1"), 10))
     assert named(provoked.failure) == refusal(Kind.MODEL, Phase.LOAD)
     assert "lack of memory" in provoked.failure.not_this
     assert all(f.phase is Phase.FIT for f in provoked.trial.secondary if f.kind is Kind.MODEL)

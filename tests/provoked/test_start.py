@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engine
 LIMIT = 3670016 << 10
 """3.5 GiB: the buffers below that do not fit into it are larger than all of it."""
 COLD = ("--no-warmup", "--threads-http", "2")
-ATTEMPTS = 4
+ATTEMPTS = 10
 
 
 def provoke(lab: Lab, model: Path, *flags: str, limit: int) -> Provoked:

@@ -235,9 +235,12 @@ def _migrate(database: sqlite3.Connection, path: Path) -> None:
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    # In one statement, so that all three are of one moment: another may be making the tables.
+    version, application, tables = database.execute(
+        "SELECT (SELECT user_version FROM pragma_user_version),"
+        " (SELECT application_id FROM pragma_application_id),"
+        " (SELECT count(*) FROM sqlite_schema)"
+    ).fetchone()
     if application != _APPLICATION and (tables or version):
         raise RecordError(
             f"{path} is a database of another program",
