@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from arriero.logs import LogReader, read_log
+from arriero.logs.lines import is_reversed
 from arriero.logs.model import Reading
 
 DATA = Path(__file__).parent / "data"
@@ -139,6 +140,8 @@ def test_children_are_kept_apart(one: str, two: str) -> None:
     mixed: list[str] = []
     for n in range(max(len(first), len(second))):
         mixed += first[n : n + 1] + second[n : n + 1]
+    # without clocks the order is a guess, which failures in two children can tip
+    assume(not is_reversed(mixed))
     got = {r.child: answer(r) for r in read_log(["\n".join(mixed).encode()])}
     for child, lines in (("34001", first), ("34002", second)):
         if any(lines):
