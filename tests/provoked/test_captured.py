@@ -13,22 +13,9 @@ from tests.provoked.provoking import named
 
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_text())
-MISREAD = {
-    "vulkan-pinned-refused": "the refused pinned memory is taken for the failure",
-}
 
 
-def cases() -> list[Any]:
-    return [
-        pytest.param(
-            name,
-            marks=[pytest.mark.xfail(strict=True, reason=MISREAD[name])] if name in MISREAD else [],
-        )
-        for name in sorted(EXPECTED)
-    ]
-
-
-@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_reading(name: str) -> None:
     (reading,) = read_log([(DATA / f"{name}.log").read_bytes()])
     assert reading.failure is not None

@@ -311,7 +311,7 @@ class Story:
     def _buffer(self, event: Event, line: Line) -> None:
         size, exact = _size_in(event.facts)
         cause = self._recent(line)
-        chunk = cause is not None and cause.family in ("Vulkan", "Metal") and cause.size is not None
+        chunk = cause is not None and _may_be_chunk(cause, event.facts["buf"], size)
         if cause is None or not _can_take_buffer(cause, event, size, chunk=chunk):
             cause = self._new(event, line, Kind.ALLOCATION)
         cause.more(line)
@@ -716,6 +716,15 @@ def _place(cause: Cause, frame: str) -> None:
         cause.kind = Kind.RPC if cause.kind is Kind.CRASH else cause.kind
     elif cause.kind is Kind.CRASH or (cause.unowned and cause.kind is Kind.RUNTIME_ALLOCATION):
         cause.component, cause.phase = Component.PROMPT_CACHE, Phase.SERVING
+
+
+def _may_be_chunk(cause: Cause, buffer: str, whole: int | None) -> bool:
+    """Whether the request of ``cause`` can be one piece of a buffer that is cut.
+
+    Vulkan's host buffers are ordinary memory where pinned memory is refused, and cut all the same.
+    """
+    cut = cause.family in ("Vulkan", "Metal") or buffer.startswith("Vulkan")
+    return cut and cause.size is not None and (whole is None or whole >= cause.size)
 
 
 def _can_take_buffer(cause: Cause, event: Event, size: int | None, *, chunk: bool) -> bool:
