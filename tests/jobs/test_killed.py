@@ -28,7 +28,7 @@ from tests.conftest import locate_engine
 
 pytestmark = pytest.mark.engine
 
-LAUNCHES = 6
+LAUNCHES = 5
 COMMAND = ("-c", "256", "-np", "160", "--no-warmup", "--threads-http", "2", "-cram", "0")
 OPTIONS = ("--json", "--limit", "800MiB", "--requests", "4", "--max-launches", str(LAUNCHES))
 """The command fails for its recurrent state, then several trials run at the edge."""
