@@ -48,6 +48,8 @@ def test_messages_mean_what_the_source_says(case: dict[str, Any]) -> None:
             assert getattr(reading, name) == case[name]
     if "secondary" in case:
         assert [f.kind for f in reading.secondary] == case["secondary"]
+    if "secondary_fatal" in case:
+        assert [f.fatal for f in reading.secondary] == case["secondary_fatal"]
     if "secondary_phase" in case:
         assert [f.phase for f in reading.secondary] == case["secondary_phase"]
     if "buffers" in case:

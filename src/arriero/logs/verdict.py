@@ -78,9 +78,15 @@ def judge(
     if primary is None:
         primary = min(real, key=_weight, default=None)
     rest = [c for c in (*start.causes, *deaths) if c is not primary]
+    if start.probing:
+        probes = [c for c in probes if c is not start.causes[-1]]  # it may yet die of this one
+    outlived = {id(c) for c in probes}
     return (
         None if primary is None else _finish(story, start, primary, deaths),
-        tuple(_finish(story, start, c, deaths) for c in sorted(rest, key=lambda c: c.line)),
+        tuple(
+            _finish(story, start, c, deaths, outlived=id(c) in outlived)
+            for c in sorted(rest, key=lambda c: c.line)
+        ),
     )
 
 
@@ -187,7 +193,9 @@ def _ended_it(cause: Cause, start: Start, deaths: list[Cause]) -> bool:
 # --- what to say about it -----------------------------------------------------------------------
 
 
-def _finish(story: Story, start: Start, cause: Cause, deaths: list[Cause]) -> Failure:
+def _finish(
+    story: Story, start: Start, cause: Cause, deaths: list[Cause], *, outlived: bool = False
+) -> Failure:
     component, inferred = cause.component, cause.inferred
     if cause.kind in MEMORY and cause.role is not Role.MAIN:
         component = Component.DRAFT if cause.role is Role.DRAFT else Component.MMPROJ
@@ -196,6 +204,7 @@ def _finish(story: Story, start: Start, cause: Cause, deaths: list[Cause]) -> Fa
         inferred = inferred or component is not None
     device = _device(story, cause)
     phase = Phase.FIT if cause.probe else cause.phase
+    ended = bool(cause.fatal) if cause in deaths else _ended_it(cause, start, deaths)
     return Failure(
         kind=cause.kind,
         component=component,
@@ -203,7 +212,7 @@ def _finish(story: Story, start: Start, cause: Cause, deaths: list[Cause]) -> Fa
         bytes=cause.size,
         buffer_bytes=_whole(start, cause, component, device),
         phase=phase,
-        fatal=bool(cause.fatal) if cause in deaths else _ended_it(cause, start, deaths),
+        fatal=ended and not outlived,
         line=cause.line,
         text=cause.text,
         not_this=_not_this(start, cause.kind, component, phase),
