@@ -127,6 +127,17 @@ def test_a_signal_after_a_named_failure_is_only_its_end() -> None:
     assert reading.secondary[-1].kind is Kind.CRASH
 
 
+def test_the_end_of_the_last_line_is_told_once() -> None:
+    (reading,) = fed(
+        "srv  llama_server: model loaded",
+        "srv  prompt_save:  - saving prompt with length 65, total state size = 65.001 MiB",
+        "ggml-rpc.cpp:519: Remote RPC server crashed or returned malformed response",
+    ).readings(-6)
+    assert reading.failure is not None
+    assert (reading.failure.kind, reading.failure.component) == (Kind.RPC, Component.PROMPT_CACHE)
+    assert reading.secondary == ()
+
+
 def test_a_request_out_of_memory_becomes_fatal_when_the_process_dies() -> None:
     lines = ("srv  llama_server: model loaded", "srv  operator(): got exception: std::bad_alloc")
     assert not fed(*lines).readings()[0].failure.fatal  # type: ignore[union-attr]  # that it is there is the test

@@ -4,6 +4,7 @@ was not."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Role
@@ -78,6 +79,12 @@ def judge(
     if primary is None:
         primary = min(real, key=_weight, default=None)
     rest = [c for c in (*start.causes, *deaths) if c is not primary]
+    if primary is not None:
+        # a death that only the exit status shows is put at the last line: it says no more
+        again = [c for c in rest if c.line == primary.line and c.kind is Kind.CRASH]
+        rest = [c for c in rest if c not in again]
+        if primary.kind in (Kind.RPC, Kind.CRASH) and primary.component is None and again:
+            primary = replace(primary, component=again[0].component)
     if start.probing:
         probes = [c for c in probes if c is not start.causes[-1]]  # it may yet die of this one
     outlived = {id(c) for c in probes}
