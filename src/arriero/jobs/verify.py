@@ -241,7 +241,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
         n_ctx_slot=n_ctx_slot,
         n_ubatch=512,
         marks=dict,
-        prompt_cache=False,
+        prompt_cache=None,
         alive=lambda: True,
         answered=answered,
     )

@@ -125,7 +125,8 @@ class VerificationView:
 def diagnosis(doc: Diagnosis) -> DiagnosisView:
     """The facts of a diagnosis, verdict first."""
     launches = say.count(doc.launches, "launch", "launches")
-    stopped = f"NOT FINISHED: stopped after {launches}. What is shown holds, the rest is unknown."
+    how = "INTERRUPTED" if doc.interrupted else "NOT FINISHED: stopped"
+    stopped = f"{how} after {launches}. What is shown holds, the rest is unknown."
     return DiagnosisView(
         setting=say.setting(doc.baseline),
         unfinished="" if doc.complete else stopped,

@@ -151,7 +151,7 @@ async def run_load(
     n_ctx_slot: int,
     n_ubatch: int,
     marks: Marks,
-    prompt_cache: bool,
+    prompt_cache: bool | None,
     alive: Callable[[], bool],
     answered: Callable[[int], Awaitable[None]],
 ) -> None:
@@ -164,7 +164,7 @@ async def run_load(
         n_slots: Slots that can work at once.
         n_ctx_slot: Context of one slot, in tokens.
         n_ubatch: Longest input in embedding and rerank mode, in tokens.
-        prompt_cache: Whether the server has its prompt cache on.
+        prompt_cache: Whether the server has its prompt cache on; null if its log is not seen.
         alive: Whether the server's process still runs (always true for one that is not ours).
     """
     async with Client(serving, plan.timeout_s) as client:
@@ -193,7 +193,7 @@ class _Load:
     n_ctx_slot: int
     n_ubatch: int
     marks: Marks
-    prompt_cache: bool
+    prompt_cache: bool | None
     alive: Callable[[], bool]
     answered: Callable[[int], Awaitable[None]]
     vocabulary: list[int] = field(default_factory=list)
@@ -259,7 +259,9 @@ class _Load:
             return
         name = "a slot's prompt is saved"
         if not self.prompt_cache:
-            self._skip(f"{name}: the prompt cache is off in this command")
+            off = "the prompt cache is off in this command"
+            unseen = "cannot be seen from outside"
+            self._skip(f"{name}: {unseen if self.prompt_cache is None else off}")
             return
         before, saves = len(self.result.replies), self._saves()
         for _ in range(3):
@@ -344,7 +346,8 @@ class _Load:
         path: str
         body: dict[str, Any]
         if mode is Mode.EMBEDDING:
-            path, body = "/v1/embeddings", {"input": prompt}
+            # The older endpoint: the other refuses a model without pooling.
+            path, body = "/embedding", {"content": prompt}
         elif mode is Mode.RERANK:
             words = _TEXT.split()
             query = " ".join(random.Random(self.seed).choices(words, k=6))
