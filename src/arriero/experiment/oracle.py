@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
 
 from arriero.command import Command
 from arriero.engine import Engine
 from arriero.engine.oracle import DryRun, DryRunRequest, dry_run
 from arriero.experiment.case import Point
+from arriero.memory import request_of
 
 
 class OracleSizes:
@@ -44,36 +44,13 @@ class OracleSizes:
         return [_bytes(self._known.get(point), device) for point in points]
 
     def _request(self, point: Point) -> DryRunRequest:
-        command = self._command
-
-        def number(flag: str, default: int) -> int:
-            try:
-                return int(command.value(flag) or default)
-            except ValueError:
-                return default
-
-        n_ubatch = point.n_ubatch or number("-ub", 512)
-        embedding = command.switch("--embedding") is True
-        # An embedding server reads a prompt in one piece: its batch is its micro-batch.
-        n_batch = n_ubatch if embedding else number("-b", 2048)
-        flash = {"1": "on", "0": "off"}.get(command.value("-fa") or "", command.value("-fa"))
-        return DryRunRequest(
-            model=self._model,
+        return request_of(
+            self._command,
+            self._model,
             n_ctx=point.tokens,
-            n_batch=n_batch,
-            n_ubatch=n_ubatch,
             n_seq_max=point.slots,
             kv_unified=point.unified,
-            type_k=command.value("-ctk") or "f16",
-            type_v=command.value("-ctv") or "f16",
-            flash_attn=cast(
-                Literal["auto", "on", "off"], flash if flash in {"on", "off"} else "auto"
-            ),
-            swa_full=command.switch("--swa-full") is True,
-            offload_kqv=command.switch("--kv-offload") is not False,
-            embeddings=embedding,
-            n_gpu_layers=number("-ngl", -1),
-            use_extra_bufts=command.switch("--repack") is not False,
+            n_ubatch=point.n_ubatch,
         )
 
 
