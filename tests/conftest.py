@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILDS = (10068, 10092, 10434)
+
+
+# A change is judged by the same examples each time; elsewhere every run looks at new ones.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A failure of a test with real processes counts if it repeats.
+
+    An engine that dies may take the last lines of its log along, and a machine shared with others
+    can be slow beyond every patience. Whatever is wrong in this project fails every time.
+    """
+    for item in items:
+        if item.get_closest_marker("engine") or item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 def locate_engine(build: int) -> Path:

@@ -99,7 +99,7 @@ def test_several_that_disagree_are_refused() -> None:
 
 
 @given(st.sampled_from(CASES), st.integers(0, 159), st.integers(1, 255))
-def test_one_changed_byte_is_refused_or_leaves_the_places(
+def test_one_changed_byte_is_refused_or_moves_no_place(
     case: tuple[str, str], at: int, change: int
 ) -> None:
     blob, written = returned(*case)
@@ -109,4 +109,5 @@ def test_one_changed_byte_is_refused_or_leaves_the_places(
         layout = fit_layout(LAYOUTS[case[1]], bytes(damaged), written)
     except Refusal:
         return
-    assert layout.members == fit(*case).members
+    # A member that cannot be told from padding may be left out, never looked for elsewhere.
+    assert layout.members.items() <= fit(*case).members.items()
