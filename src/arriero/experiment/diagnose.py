@@ -36,7 +36,7 @@ from arriero.experiment.case import (
 )
 from arriero.experiment.evidence import boundary_of, difference, verdict_of, what_moved, why
 from arriero.experiment.footprint import Footprint
-from arriero.experiment.search import Search
+from arriero.experiment.search import SOFT_LAUNCHES, Search
 from arriero.experiment.sizes import PrintedSizes
 from arriero.experiment.slopes import slopes
 from arriero.logs.model import Failure
@@ -426,7 +426,8 @@ class Diagnoser:
         model = self.case.baseline.model
         top = max(self.given_tokens, (model.n_ctx_train or 0) if model else 0)
         top = max(step, top // step * step)
-        search = Search(step, top, step)
+        spent = len(self.boundaries["-np"].trials) if "-np" in self.boundaries else 0
+        search = Search(step, top, step, soft=max(SOFT_LAUNCHES, 2 * SOFT_LAUNCHES - spent))
         points = [Point(held_slots, t, self.unified) for t in range(step, top + 1, step)]
         pinned = base.command
         if held_slots != self.given_slots or pinned.value("-np") is None:

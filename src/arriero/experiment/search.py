@@ -105,11 +105,9 @@ class Search:
             return value
         if floor <= ceiling and self._unexplored(serves, edge):
             return self._guess(serves, floor, ceiling)
-        if self.served[best] < self.repeats:
-            return best
-        if floor <= ceiling and self.launches < self.soft:
+        if floor <= ceiling and self.launches < self.soft - 1:
             return floor
-        return None
+        return best if self.served[best] < self.repeats else None
 
     def _contradictions(self, serves: int) -> int:
         """Values that did not serve although they were expected to."""
