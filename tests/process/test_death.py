@@ -53,6 +53,8 @@ class Parent:
             env={**os.environ, **(env or {}), name: value},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            # In a shell's background SIGINT is ignored, and would be until Python is up.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         return self.process
 
