@@ -414,7 +414,10 @@ class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
 class PlanNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something to know about the figures."""
 
-    id: Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
+    id: Literal[
+        "refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit",
+        "engine", "pool", "calibration", "header",
+    ]  # fmt: skip
     text: str
 
 
@@ -424,14 +427,48 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     change: str
     cost: Cost
     saves: int
+    """Bytes in the pool that lacks most, or in all pools where none does."""
     argv: tuple[str, ...]
+    pool: str = ""
+    """The pool that it is for."""
+    headroom: int | None = None
+    """What this change leaves in that pool, the margin not taken off."""
+    fits: bool | None = None
+    """Whether every pool holds the command with this change."""
+    recommended: bool = False
+
+
+class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest context that fits with a number of slots."""
+
+    n_seq_max: int
+    kv_unified: bool
+    n_ctx: int | None
+    """Tokens in all; null where even the smallest context does not fit."""
+    n_ctx_seq: int | None
+    """Tokens of one slot."""
+    limited_by: str | None
+    """The pool that the next larger context overflows; null where the model's training context is
+    the end of it."""
+    headroom: int | None = None
+    """What is left in that pool at this point, the margin not taken off."""
+
+
+class HeaderReads(msgspec.Struct, frozen=True, kw_only=True):
+    """What reading a remote header took."""
+
+    requests: int
+    bytes: int
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a command will take, before it is started."""
 
     schema: Literal["arriero.plan/1"] = "arriero.plan/1"
+    id: str = ""
     model: ModelRecord
+    argv: tuple[str, ...] = ()
+    """The command that is planned, without secrets."""
     context: PlanContext | None
     """Null where the header does not tell enough."""
     buffers: tuple[PlanBuffer, ...]
@@ -439,6 +476,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool | None
     """True only with the margin kept in every pool and nothing unknown in any."""
     advice: tuple[Advice, ...] = ()
+    """Cheapest first."""
+    frontier: tuple[FrontierPoint, ...] = ()
+    """With ``--frontier``, by number of slots."""
     notes: tuple[PlanNote, ...] = ()
     build: int | None = None
     """The llama.cpp build that was asked or whose rules were taken; null for the newest known."""
+    engine: EngineRecord | None = None
+    """The installation that was asked; null where there is none."""
+    header: HeaderReads | None = None
+    """For a model that is not on this machine."""
