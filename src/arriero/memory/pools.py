@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from arriero.base.errors import UsageError
 from arriero.base.sizes import MIB, parse_size
@@ -12,6 +12,7 @@ from arriero.base.words import Component
 from arriero.machine import Pool
 from arriero.record import PlanBuffer, PlanPool
 
+P = TypeVar("P", Pool, PlanPool)
 HOST: Final = "host"
 _ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
 _BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
@@ -68,7 +69,7 @@ def planned_pools(
 def _planned(
     pool: Pool, pools: Sequence[Pool], buffers: Sequence[PlanBuffer], fit_target: int
 ) -> PlanPool:
-    inside = [b for b in buffers if _pool_of(b.device, pools) is pool]
+    inside = [b for b in buffers if pool_of(b.device, pools) is pool]
     planned = sum(b.bytes or 0 for b in inside)
     growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
     has_device = any(device != HOST for device in pool.devices)
@@ -94,7 +95,8 @@ def _planned(
     )
 
 
-def _pool_of(device: str, pools: Sequence[Pool]) -> Pool | None:
+def pool_of(device: str, pools: Sequence[P]) -> P | None:
+    """The pool that a device's or buffer type's memory comes from; null if it is in none."""
     if is_on_host(device):
         return next((pool for pool in pools if HOST in (pool.name, *pool.devices)), None)
     for pool in pools:
