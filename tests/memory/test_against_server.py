@@ -119,6 +119,19 @@ def test_a_plan_without_an_engine_is_never_below_the_server(
     assert (compute.bytes or 0) / (1 << 20) > logged["compute", "CPU"]
 
 
+def test_an_engine_that_lacks_the_architecture_says_so(engines: dict[int, Engine]) -> None:
+    model = Path(__file__).parent / "data" / "archs" / "bailingmoe3.gguf"
+    planned = plan(model, "-c 4096 -np 2", engine=engines[10434])
+    (note,) = (note for note in planned.notes if note.id in ("refused", "dry_run"))
+    assert "b10434 does not know bailingmoe3" in note.text
+    assert planned.fits is False
+    # by the binary's own word, where its build is not known
+    unnumbered = replace(engines[10434], build=None)
+    planned = plan(model, "-c 4096 -np 2", engine=unnumbered)
+    assert [note.id for note in planned.notes if note.id == "refused"]
+    assert planned.fits is False
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("build", BUILDS)

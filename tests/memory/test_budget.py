@@ -150,6 +150,29 @@ def test_an_unknown_architecture_still_tells_its_weights(models: dict[str, Path]
     assert planned.fits is None
 
 
+def test_an_architecture_that_only_newer_builds_know_is_sized_and_refused() -> None:
+    expected = json.loads((DATA / "expected.json").read_text())["bailingmoe3"]
+    planned = plan(DATA / "bailingmoe3.gguf", " ".join(expected["flags"]), build=10434)
+    (note,) = (note for note in planned.notes if note.id == "refused")
+    assert note.text == (
+        "b10434 does not know bailingmoe3: it will refuse this model; sizes are by the rules of "
+        "newer builds"
+    )
+    sizes = [b.bytes or 0 for b in planned.buffers if b.component in (Component.KV, Component.RS)]
+    assert sum(sizes) == expected["context_bytes"]
+    assert planned.fits is False
+    known = plan(DATA / "bailingmoe3.gguf", " ".join(expected["flags"]), build=11434)
+    assert "refused" not in {note.id for note in known.notes}
+
+
+def test_whether_a_build_between_knows_an_architecture_is_not_said() -> None:
+    planned = plan(DATA / "bailingmoe3.gguf", "-c 4096", build=10800)
+    assert [note.text for note in planned.notes if note.id == "between_builds"] == [
+        "whether b10800 knows bailingmoe3 is not known here"
+    ]
+    assert planned.fits is not True
+
+
 def budget(
     header: Header, args: Sequence[str], runs: Sequence[Calibration] = (), build: int | None = None
 ) -> Plan:

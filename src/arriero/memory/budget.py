@@ -30,7 +30,7 @@ from arriero.memory.compute import compute_bound, widest_activation
 from arriero.memory.context import PAD, pad
 from arriero.memory.fit import fitted_context
 from arriero.memory.host import checkpoint_bytes, graph_bound
-from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
+from arriero.memory.hparams import Hparams, UnknownArchitectureError, lacks, read_hparams
 from arriero.memory.placement import (
     CPU,
     MAPPED,
@@ -44,9 +44,7 @@ from arriero.memory.placement import (
 )
 from arriero.memory.pools import HOST, all_fit, is_on_host, planned_pools
 from arriero.memory.settings import Settings, settings_of
-from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote
-
-_HOST_DRY_RUN_SECONDS: Final = 60.0
+from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
 
 
 def plan_budget(
@@ -97,6 +95,8 @@ def plan_budget(
 
 
 _DRY_RUN_SECONDS: Final = 60.0
+_UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
+"""What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
 Place = tuple[Component, str]
 _NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
 
@@ -119,6 +119,12 @@ class _Planning:
         self._header, self._about, self._settings = header, about, settings
         self._pools, self._engine, self._environ = pools, engine, environ
         self._build, self._calibrations = build, calibrations
+        self._rules = build
+        """The build whose rules are taken: null, the newest, for what it does not know."""
+        self._mute = False
+        """The engine did not answer once: it is not asked again."""
+        self._lacks: bool | None = False
+        """Whether this build does not know the architecture; null where nobody can say."""
         self._draft, self._mmproj = draft, mmproj
         self._notes: list[PlanNote] = []
         self._guessed = False
@@ -136,6 +142,7 @@ class _Planning:
         if not refused:
             self._fit(hparams)
             dry = self._ask(self._request)
+            self._say_what_it_lacks(dry)
         if refused:
             self._note("refused", f"the engine will refuse these settings: {refused}")
         elif hparams is None:
@@ -150,7 +157,7 @@ class _Planning:
             context=self._context(command, hparams, dry),
             buffers=tuple(buffers),
             pools=pools,
-            fits=False if refused else all_fit(pools),
+            fits=self._verdict(pools, refused=bool(refused)),
             notes=tuple(self._notes),
             build=self._build,
         )
@@ -160,24 +167,49 @@ class _Planning:
         if note not in self._notes:
             self._notes.append(note)
 
+    def _verdict(self, pools: Sequence[PlanPool], *, refused: bool) -> bool | None:
+        if refused or self._lacks:
+            return False
+        fits = all_fit(pools)
+        return None if fits and self._lacks is None else fits
+
     # what is known
 
     def _hparams(self) -> Hparams | None:
+        self._lacks = lacks(self._header, self._build)
+        if self._lacks:
+            self._rules = None
         try:
-            return read_hparams(self._header, self._build)
+            return read_hparams(self._header, self._rules)
         except UnknownArchitectureError as error:
             self._note("unknown", error.message)
             return None
 
     def _ask(self, request: DryRunRequest) -> DryRun | None:
-        if self._engine is None:
+        if self._engine is None or self._mute:
             return None
         directory = self._engine.path.resolve().parent
         answer = dry_run(directory, [request], environ=self._environ, timeout=_DRY_RUN_SECONDS)[0]
-        if isinstance(answer, Unanswered):
+        if not isinstance(answer, Unanswered):
+            return answer
+        self._mute = True
+        if _UNKNOWN_TO_ENGINE in answer.reason:
+            self._lacks = True
+        else:
             self._note("dry_run", f"the engine gives no answer by a dry run: {answer.reason}")
-            return None
-        return answer
+        return None
+
+    def _say_what_it_lacks(self, dry: DryRun | None) -> None:
+        """An engine that answers knows the architecture, whatever its build is said to know."""
+        if dry is not None:
+            self._lacks = False
+        build = "this engine" if self._build is None else f"b{self._build}"
+        about, known = self._about.arch, lacks(self._header, None) is False
+        if self._lacks:
+            text = f"{build} does not know {about}: it will refuse this model"
+            self._note("refused", text + "; sizes are by the rules of newer builds" * known)
+        elif self._lacks is None and known:
+            self._note("between_builds", f"whether {build} knows {about} is not known here")
 
     def _fit(self, h: Hparams | None) -> None:
         """The context that the engine's fit would take, if the command leaves it to that."""
@@ -224,10 +256,10 @@ class _Planning:
         if dry is not None:
             sizes = [(b.device, b.model + b.context + b.compute) for b in dry.buffers]
         else:
-            eff = effective(h, request, self._build)
+            eff = effective(h, request, self._rules)
             bound = compute_bound(h, request, eff, widest_activation(self._header, h))
             sizes = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
-            caches = self._placed(cache_tensors(h, request, self._build), layers)
+            caches = self._placed(cache_tensors(h, request, self._rules), layers)
             sizes += [(device, size) for (_, device), size in caches.items()]
             sizes += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
         if self._devices:
@@ -268,7 +300,7 @@ class _Planning:
             )
         if hparams is None:
             return None
-        eff = effective(hparams, self._request, self._build)
+        eff = effective(hparams, self._request, self._rules)
         return PlanContext(
             n_ctx=eff.context.n_ctx,
             n_ctx_seq=eff.context.n_ctx_seq,
@@ -283,8 +315,8 @@ class _Planning:
 
     def _lines(self, h: Hparams, dry: DryRun | None) -> Iterator[PlanBuffer]:
         layers = self._layers(h)
-        tensors = cache_tensors(h, self._request, self._build)
-        eff = effective(h, self._request, self._build)
+        tensors = cache_tensors(h, self._request, self._rules)
+        eff = effective(h, self._request, self._rules)
         yield from self._weights(h, layers, dry)
         yield from self._caches(tensors, layers, dry)
         yield from self._compute(h, eff, layers, dry)
@@ -364,7 +396,7 @@ class _Planning:
     def _caches(
         self, tensors: Sequence[CacheTensor], layers: Sequence[str], dry: DryRun | None
     ) -> Iterator[PlanBuffer]:
-        doubtful = is_doubtful(self._header, self._request, self._build)
+        doubtful = is_doubtful(self._header, self._request, self._rules)
         if doubtful:
             self._note(
                 "between_builds",
@@ -374,7 +406,7 @@ class _Planning:
             tensors = max(
                 (
                     cache_tensors(read_hparams(self._header, seen), self._request, seen)
-                    for seen in builds_around(self._build)
+                    for seen in builds_around(self._rules)
                 ),
                 key=total,
             )
@@ -486,7 +518,7 @@ class _Planning:
         elif settings.cache_ram:
             limit = settings.cache_ram
             yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
-        each = checkpoint_bytes(h, self._request, tensors, self._build)
+        each = checkpoint_bytes(h, self._request, tensors, self._rules)
         kept = settings.checkpoints + (1 if settings.speculation else 0)
         if each and kept:
             method = Method.ESTIMATED if h.memory is Memory.DSV4 else Method.EXACT
@@ -504,7 +536,7 @@ class _Planning:
         request = replace(request, devices=self._request.devices)
         sizes: dict[str, int] = {}
         for (_, device), size in self._placed(
-            cache_tensors(h, request, self._build), layers
+            cache_tensors(h, request, self._rules), layers
         ).items():
             sizes[device] = sizes.get(device, 0) + size
         dry = self._ask(request)
@@ -514,7 +546,7 @@ class _Planning:
             bound = compute_bound(
                 h,
                 request,
-                effective(h, request, self._build),
+                effective(h, request, self._rules),
                 widest_activation(self._header, h),
             )
             for device in {layers[-1], self._host_buffer}:
@@ -543,7 +575,7 @@ class _Planning:
             yield _unknown(Component.DRAFT, device, "the draft model's header was not read")
             return
         try:
-            h = read_hparams(self._draft, self._build)
+            h = read_hparams(self._draft, self._rules)
         except UnknownArchitectureError as error:
             yield _unknown(Component.DRAFT, device, error.message)
             return
@@ -556,11 +588,11 @@ class _Planning:
         for buffer in weights(self._draft, h, settings, layers, self._devices):
             sizes[buffer.device] = sizes.get(buffer.device, 0) + buffer.bytes
         for (_, place), size in self._placed(
-            cache_tensors(h, request, self._build), layers
+            cache_tensors(h, request, self._rules), layers
         ).items():
             sizes[place] = sizes.get(place, 0) + size
         bound = compute_bound(
-            h, request, effective(h, request, self._build), widest_activation(self._draft, h)
+            h, request, effective(h, request, self._rules), widest_activation(self._draft, h)
         )
         for place in {*layers} - {CPU} | {self._host_buffer}:
             sizes[place] = sizes.get(place, 0) + bound

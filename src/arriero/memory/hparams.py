@@ -10,6 +10,7 @@ from arriero.gguf import Header, LazyArray
 from arriero.memory.architectures import (
     AFTER_10435,
     ARCHITECTURES,
+    SEEN,
     Arch,
     Layers,
     Memory,
@@ -131,6 +132,22 @@ def read_hparams(header: Header, build: int | None = None) -> Hparams:
     if build is not None and build < rules.since:
         raise UnknownArchitectureError(f"build {build} does not know architecture {arch!r}")
     return _Reading(header, arch, rules, NEWEST if build is None else build).hparams()
+
+
+def lacks(header: Header, build: int | None) -> bool | None:
+    """Whether a build does not know the model's architecture; null where nobody can say.
+
+    False for the newest rules (null) of an architecture in the table, null for one that is not.
+    """
+    rules = ARCHITECTURES.get(str(header.metadata.get("general.architecture")))
+    if rules is None:
+        return None
+    if build is None or not rules.since:
+        return False
+    if build < rules.since:
+        return True
+    # between the last build seen without it and the first seen with it
+    return False if build >= min(seen for seen in SEEN if seen >= rules.since) else None
 
 
 class _Reading:
