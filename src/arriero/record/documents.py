@@ -486,3 +486,160 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The installation that was asked; null where there is none."""
     header: HeaderReads | None = None
     """For a model that is not on this machine."""
+
+
+# check and gotchas
+
+
+class Edit(msgspec.Struct, frozen=True, kw_only=True):
+    """One change to a command.
+
+    ``value`` is what the flag gets (``on`` or ``off`` for a switch), null to take the flag away.
+    With ``rename`` the flag keeps its values and gets that name. With ``env`` it is a variable.
+    """
+
+    flag: str
+    value: str | None = None
+    rename: str | None = None
+    env: bool = False
+
+    def __str__(self) -> str:
+        if self.rename is not None:
+            return f"{self.flag} → {self.rename}"
+        if self.value is None:
+            return f"without {self.flag}"
+        return f"{self.flag}{'=' if self.env else ' '}{self.value}"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What will go wrong with a command, or go differently than it says."""
+
+    id: str
+    title: str
+    severity: Literal["error", "warning", "info"]
+    status: Literal["draft", "reproduced", "refuted"]
+    """Of the gotcha, by verdicts: on this build where there is one, else on any."""
+    applies: Literal["yes", "maybe"]
+    because: str
+    """The evidence: flag, key of the header, figure of a device."""
+    missing: tuple[str, ...] = ()
+    """What is not known and would decide it."""
+    edit: tuple[Edit, ...] | None = None
+    fixed_argv: tuple[str, ...] | None = None
+    """The command with this finding's edit alone."""
+    where: str | None = None
+    """``file:line``."""
+    builds: tuple[int, ...] = ()
+    """Builds that it was reproduced on."""
+    confidence: Literal["high", "medium", "low"] = "low"
+
+
+class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
+    """A gotcha that could not be told to strike or not."""
+
+    id: str
+    title: str
+    missing: str
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known to break about one command, before it is started."""
+
+    schema: Literal["arriero.check/1"] = "arriero.check/1"
+    argv: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    fixed_argv: tuple[str, ...] | None = None
+    """With every edit applied, checked again until nothing changed; null where there is none."""
+    where: str | None = None
+    """``file:line`` of the command."""
+    build: int | None = None
+    """The build whose rules were taken; null for the newest known."""
+    engine: EngineRecord | None = None
+    unchecked: tuple[Unchecked, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Checks(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with several commands."""
+
+    schema: Literal["arriero.checks/1"] = "arriero.checks/1"
+    checks: tuple[Check, ...]
+
+
+class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run of a reproduction showed."""
+
+    flags: str
+    env: dict[str, str]
+    limit: int | None = None
+    """Address space in bytes."""
+    outcome: TrialOutcome
+    exit_status: int | None = None
+    kind: Kind | None = None
+    component: Component | None = None
+    text: str = ""
+    """The line of the log that shows it."""
+    requests: Requests = Requests()
+    shows: bool
+    """Whether it shows the signature."""
+
+
+class GotchaVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reproduction showed on one build. Only ``arriero gotchas verify`` writes one."""
+
+    gotcha: str
+    reproduction: str
+    build: int | None
+    verdict: Literal["reproduced", "not reproduced", "could not run"]
+    reason: str = ""
+    """Why it is not reproduced, or could not run."""
+    run: RunEvidence | None = None
+    control: RunEvidence | None = None
+    machine: str
+    """System, processor and the devices that took part."""
+    at: str
+    """Day, ISO 8601."""
+    seconds: float
+
+
+class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdicts of one build."""
+
+    schema: Literal["arriero.verdicts/1"] = "arriero.verdicts/1"
+    build: int | None
+    verdicts: tuple[GotchaVerdict, ...]
+
+
+class GotchaEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One gotcha with what verdicts say about it."""
+
+    schema: Literal["arriero.gotcha/1"] = "arriero.gotcha/1"
+    id: str
+    title: str
+    bundle: str
+    kind: str
+    severity: Literal["error", "warning", "info"]
+    status: Literal["draft", "reproduced", "not reproduced", "refuted"]
+    confidence: Literal["high", "medium", "low"]
+    builds: tuple[int, ...]
+    """Builds that it was reproduced on."""
+    not_builds: tuple[int, ...]
+    """Builds that its reproductions ran on without showing it."""
+    updated: str
+    concepts: tuple[str, ...]
+    affects: dict[str, tuple[str, ...]]
+    log: tuple[str, ...]
+    reporters: int
+    provenance: dict[str, Any]
+    related: tuple[str, ...]
+    reproductions: tuple[str, ...]
+    sections: dict[str, str]
+    """Heading → text, in their fixed order."""
+    verdicts: tuple[GotchaVerdict, ...] = ()
+
+
+class Gotchas(msgspec.Struct, frozen=True, kw_only=True):
+    """All gotchas."""
+
+    schema: Literal["arriero.gotchas/1"] = "arriero.gotchas/1"
+    gotchas: tuple[GotchaEntry, ...]
