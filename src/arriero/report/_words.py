@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +11,7 @@ from arriero.base.sizes import KIB, human
 from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
 from arriero.logs.grammar import NOTICES
 from arriero.logs.model import EngineTag, Failure, Notice
-from arriero.record.documents import Baseline, EngineRecord, LimitRecord, Trial
+from arriero.record.documents import Baseline, EngineRecord, LimitRecord, ModelRecord, Plan, Trial
 from arriero.report._text import printable
 
 SHORT: Final = {
@@ -111,13 +112,26 @@ def setting(baseline: Baseline) -> tuple[str, ...]:
     return (
         engine(baseline.engine),
         ", ".join(devices) if devices else "CPU",
-        _model(baseline),
+        _model(baseline.model),
         limit(baseline.limit) if baseline.limit else "no limit set",
     )
 
 
-def _model(baseline: Baseline) -> str:
-    model = baseline.model
+def planned(doc: Plan) -> tuple[str, ...]:
+    """Model and engine of a plan, one phrase each."""
+    build = "the newest known build" if doc.build is None else f"b{doc.build}"
+    asked = f"{engine(doc.engine)} asked" if doc.engine else f"no engine asked, rules of {build}"
+    size = doc.model.file_bytes
+    name = printable(re.split(r"[/\\]", doc.model.path)[-1])
+    return (
+        *([name] if name else []),
+        _model(doc.model),
+        *([] if size is None else [f"file {human(size)}"]),
+        asked,
+    )
+
+
+def _model(model: ModelRecord | None) -> str:
     if model is None:
         return "model unknown"
     if model.problem:

@@ -17,9 +17,11 @@ from arriero.record.documents import (
     Explanation,
     Explanations,
     HistoryEntry,
+    Plan,
     Verification,
 )
 from arriero.report import view
+from arriero.report._plans import Contents, Fix, Reach, Share, left
 from arriero.report._text import cells, command, cut, encoded, pad, printable, wrap
 from arriero.report._trials import Row, Size, Table
 from arriero.report._words import SHORT, count
@@ -197,6 +199,28 @@ def verification(
     return _finish(lines, colour=colour, encoding=encoding)
 
 
+def plan(doc: Plan, *, width: int = 80, colour: bool = False, encoding: str = "utf-8") -> str:
+    """What a command will take: verdict, pools, changes, the command to copy and to prove."""
+    facts = view.plan(doc)
+    used = [one for one in facts.pools if one.shares or one.fits is False]
+    idle = [one for one in facts.pools if one not in used]
+    column = max((cells(_label(share)) for one in used for share in one.shares), default=0)
+    lines = [
+        *_wrapped(" · ".join(facts.setting), width, style="dim"),
+        Line(""),
+        *(line for block in _finding(facts.finding, width) for line in block.lines),
+        *_wrapped("; ".join(facts.context), width),
+        *(line for one in used for line in _pool(one, column, width)),
+        *(line for one in idle for line in _bullet(f"{one.title}: {one.about}", width)),
+        *_frontier(facts.reaches, width),
+        *(line for note in facts.notes for line in _paragraph("NOTE", note, width)),
+        *_fixes(facts.fixes, facts.enough, width),
+        *_commands(facts, width),
+        *_wrapped(facts.footer, width, style="dim"),
+    ]
+    return _finish(lines, colour=colour, encoding=encoding)
+
+
 def history(
     entries: Sequence[HistoryEntry],
     *,
@@ -293,6 +317,96 @@ def _edges(facts: view.DiagnosisView, width: int) -> list[Block]:
         blocks.append(Block(3, [*title, *_bullet(slope, width)]))
         title = []
     return blocks
+
+
+# --- plans -------------------------------------------------------------------------------------
+
+
+def _label(share: Share) -> str:
+    return "  ".join(filter(None, (share.name, share.device, share.detail)))
+
+
+def _pool(one: Contents, column: int, width: int) -> list[Line]:
+    """A pool, a line for each share of it, and what that leaves."""
+    narrow = width < _NARROW
+    title = one.title + (f"  {one.about}" if one.about else "")
+    first, *more = wrap(title, width, rest="  ")
+    sized = [_planned_size(share, narrow) for share in one.shares]
+    number = 14 if not narrow else 10
+    column = min(column, width - number - (12 if narrow else 24))
+    lines = [Line(""), Line(first, "head", len(one.title)), *map(Line, more)]
+    for share, size in zip(one.shares, sized, strict=True):
+        remark = share.method + (f": {share.remark}" if share.remark else "")
+        label = _label(share) if cells(_label(share)) <= column else share.name
+        start = f"  {pad(label, column)} {pad(size, number, right=True)}  "
+        rest = "      " if narrow else " " * cells(start)
+        lines += map(Line, wrap(remark, width, first=start, rest=rest))
+    tone = {True: Tone.GOOD, False: Tone.BAD, None: Tone.OPEN}[one.fits]
+    first, *more = wrap(one.verdict, width, first="  → ", rest="    ")
+    return [*lines, Line(first, tone.value), *(Line(line, tone.value) for line in more)]
+
+
+def _planned_size(share: Share, narrow: bool) -> str:
+    size = share.buffer.bytes
+    if size is None:
+        return "?"
+    return f"{share.bound} {mib(size, 0 if narrow and size >= MIB else 1)}".lstrip()
+
+
+def _frontier(reaches: Sequence[Reach], width: int) -> list[Line]:
+    if not reaches:
+        return []
+    rows = [(r.slots, r.tokens, r.each, r.limited_by + " ← as given" * r.own) for r in reaches]
+    heads = ("slots", "tokens in all", "of one slot", "limited by")
+    if width < _NARROW:
+        heads = ("slots", "tokens", "a slot", "limited by")
+    title = Line("LARGEST CONTEXT for each number of slots", "head")
+    return [Line(""), title, *_grid(heads, rows, width, right={0, 1, 2}, last=20)]
+
+
+def _fixes(fixes: Sequence[Fix], enough: str, width: int) -> list[Line]:
+    """Changes, cheapest first, the recommended one marked."""
+    if not fixes:
+        return []
+    pools = {fix.pool for fix in fixes}
+    where = f" on {next(iter(pools))}" if len(pools) == 1 and fixes[0].pool else ""
+    rows = []
+    for fix in fixes:
+        room = "?" if fix.headroom is None else _signed(fix.headroom)
+        if len(pools) > 1 and fix.pool:
+            room = f"{fix.pool} {room}"
+        mark = "→" if fix.advice.recommended else ""
+        costs = fix.costs + " ← recommended" * fix.advice.recommended
+        rows.append((mark, fix.change, room, costs))
+    heads = ("", "FIX, cheapest first", f"MiB left{where}", "costs")
+    widths = _widths(heads, rows)
+    if sum(widths) + 3 * _gap(width) <= width:
+        lines = _grid(heads, rows, width, right={2}, last=widths[-1])
+    else:
+        lines = [Line("FIX, cheapest first", "head")]
+        for mark, change, room, costs in rows:
+            text = f"{change}: leaves {room} MiB{where}; costs {costs}"
+            lines += map(Line, wrap(text, width, first=f"{mark or ' '} ", rest="    "))
+    return [Line(""), *lines, *(_wrapped(enough, width) if enough else [])]
+
+
+def _signed(size: int) -> str:
+    return left(size).removesuffix(" MiB").replace("-", "−")
+
+
+def _commands(facts: view.PlanView, width: int) -> list[Line]:
+    lines: list[Line] = []
+    if facts.copy:
+        shown = command(facts.copy, {}, width=width, indent="  ")
+        lines += [Line(""), Line("COPY", "good")]
+        lines += [Line(line, "head", exact=True) for line in shown]
+    if facts.prove and facts.prove == facts.copy:
+        lines += _paragraph("PROVE", "arriero verify -- <that>", width)
+    elif facts.prove:
+        shown = command(("arriero", "verify", "--", *facts.prove), {}, width=width, indent="  ")
+        lines += [Line(""), Line("PROVE", "head")]
+        lines += [Line(line, exact=True) for line in shown]
+    return lines
 
 
 # --- tables ------------------------------------------------------------------------------------

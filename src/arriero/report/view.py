@@ -12,18 +12,30 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from arriero.base.sizes import MIB, mib
-from arriero.base.words import Cost, Evidence, Kind, LimitKind, LogOutcome, Method, TrialOutcome
+from arriero.base.words import (
+    Component,
+    Cost,
+    Evidence,
+    Kind,
+    LimitKind,
+    LogOutcome,
+    Method,
+    TrialOutcome,
+)
 from arriero.logs.model import Buffer, Failure, Notice
 from arriero.record.documents import (
     Boundary,
     Diagnosis,
     Explanation,
+    Plan,
     Recommendation,
     Slope,
     Step,
     Verification,
 )
+from arriero.report import _plans
 from arriero.report import _words as say
+from arriero.report._plans import Contents, Fix, Reach
 from arriero.report._text import printable, words
 from arriero.report._trials import (
     Table,
@@ -122,6 +134,25 @@ class VerificationView:
     doc: Verification = field(repr=False)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanView:
+    setting: tuple[str, ...]
+    finding: Finding
+    context: tuple[str, ...]
+    pools: tuple[Contents, ...]
+    reaches: tuple[Reach, ...]
+    notes: tuple[str, ...]
+    fixes: tuple[Fix, ...]
+    enough: str
+    """What to think of the changes where none is recommended; empty where one is."""
+    copy: tuple[str, ...]
+    """The recommended command; empty where none is needed or none helps."""
+    prove: tuple[str, ...]
+    """The command to prove by a start: the recommended one, or as given where that may fit."""
+    footer: str
+    doc: Plan = field(repr=False)
+
+
 def diagnosis(doc: Diagnosis) -> DiagnosisView:
     """The facts of a diagnosis, verdict first."""
     launches = say.count(doc.launches, "launch", "launches")
@@ -167,6 +198,30 @@ def verification(doc: Verification) -> VerificationView:
         facts=tuple(_load_facts(doc)),
         notes=tuple(map(printable, doc.notes)),
         effort=say.duration(doc.seconds),
+        doc=doc,
+    )
+
+
+def plan(doc: Plan) -> PlanView:
+    """The facts of a plan, verdict first."""
+    best = next((advice for advice in doc.advice if advice.recommended), None)
+    # A plan that holds is short: what else could be changed was not asked for.
+    fixes = _plans.fixes(doc.advice) if doc.fits is not True else ()
+    copy = best.argv if best and fixes else ()
+    wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
+    given = doc.argv if doc.fits is not False else ()
+    return PlanView(
+        setting=say.planned(doc),
+        finding=_plan_finding(doc),
+        context=_plans.context_words(doc),
+        pools=_plans.contents(doc),
+        reaches=_plans.reaches(doc),
+        notes=tuple(printable(note.text) for note in doc.notes if note.id != "refused"),
+        fixes=fixes,
+        enough=wanting if fixes and best is None and doc.fits is False else "",
+        copy=copy,
+        prove=() if doc.header else copy or given,
+        footer=" · ".join(_plan_footer(doc)),
         doc=doc,
     )
 
@@ -302,6 +357,33 @@ def _load_finding(doc: Verification) -> Finding:
         tone=Tone.BAD if doc.requests.failed else Tone.OPEN,
         sentence="; ".join([load, *reasons]),
     )
+
+
+def _plan_finding(doc: Plan) -> Finding:
+    refused = [printable(note.text) for note in doc.notes if note.id == "refused"]
+    unloaded = ("Nothing was loaded.",)
+    if refused:
+        return Finding(word="REFUSED", tone=Tone.BAD, sentence="; ".join(refused), details=unloaded)
+    used = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
+    told = "; ".join(f"{one.known_by}: {one.verdict}" for one in used if one.fits is doc.fits)
+    if doc.fits is not None:
+        word, tone = ("FITS", Tone.GOOD) if doc.fits else ("DOES NOT FIT", Tone.BAD)
+        details = () if doc.fits else unloaded
+        return Finding(word=word, tone=tone, sentence=f"on {told}", details=details)
+    # A backend's own pool is never known before: that alone is no reason to say nothing.
+    if used and all(one.fits or one.lacks_only == {Component.POOL} for one in used):
+        return Finding(word="FITS AS FAR AS KNOWN", tone=Tone.OPEN, sentence=f"on {told}")
+    return Finding(
+        word="CANNOT BE SAID", tone=Tone.OPEN, sentence=told or "nothing is planned in any pool"
+    )
+
+
+def _plan_footer(doc: Plan) -> Iterable[str]:
+    if doc.header:
+        size = say.size(doc.header.bytes)
+        yield f"header read from afar: {say.count(doc.header.requests, 'request')}, {size}"
+    if doc.id:
+        yield f"record {doc.id}"
 
 
 def _sentence(failure: Failure) -> str:
