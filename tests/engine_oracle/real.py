@@ -10,12 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from arriero.process import Running, free_port, start
+from arriero.process import Running, start
 
 _SIZE = re.compile(r":\s+(\S+)\s+(output|KV|RS|compute|model) buffer size =\s*([\d.]+) MiB")
 _SETTING = re.compile(r"llama_context: (n_\w+)\s+= (\d+)")
 _READY = "all slots are idle"
+_UNASKED = re.compile(r"couldn't bind|GGML_ASSERT|terminate called")
+"""An end that has nothing to do with what the server was asked for."""
 _SECONDS = 60.0
+ANY_PORT = ("--port", "0")
+"""The server takes a free port itself. One that is looked for before may be gone when it starts."""
 
 Sizes = dict[tuple[str, str], float]
 """MiB with two digits by kind and buffer; two caches of one kind are added."""
@@ -29,10 +33,9 @@ def environment(server: Path, extra: Mapping[str, str] = {}) -> dict[str, str]:
 def running(
     server: Path, args: Sequence[str], extra: Mapping[str, str] = {}
 ) -> Iterator[tuple[Running, list[str]]]:
-    """The server once it is ready or has ended, with what it logged up to there."""
+    """The server once it is ready or has refused to run, with what it logged up to there."""
     arriving: queue.SimpleQueue[str] = queue.SimpleQueue()
-    fixed = ["-lv", "4", "-fit", "off", "--no-warmup", "--port", str(free_port())]
-    argv = [str(server), *args, *fixed]
+    argv = [str(server), *args, "-lv", "4", "-fit", "off", "--no-warmup", *ANY_PORT]
     with start(argv, env=environment(server, extra), on_line=arriving.put) as process:
         lines: list[str] = []
         deadline = time.monotonic() + _SECONDS
@@ -41,7 +44,10 @@ def running(
                 lines.append(arriving.get(timeout=0.1))
             except queue.Empty:
                 assert time.monotonic() < deadline, lines[-5:]
-                if process.poll() is not None and arriving.empty():
+                ended = process.poll()
+                if ended is not None and arriving.empty():
+                    assert ended.status == 1, (ended, lines[-5:])
+                    assert not any(_UNASKED.search(line) for line in lines), lines[-5:]
                     break
         yield process, lines
 

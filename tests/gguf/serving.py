@@ -5,14 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+_LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)\s")
 
 
 def disk_bytes(path: Path) -> int:
@@ -48,22 +51,20 @@ class Served:
 
 @contextmanager
 def serve(engine: Path, model: Path, *flags: str) -> Iterator[Served]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log_file = model.with_suffix(f".{port}.log")
-    argv = [str(engine), "-m", str(model), "--port", str(port), "-lv", "4", "-t", "2", *flags]
+    handle, name = tempfile.mkstemp(suffix=".log", prefix=model.stem, dir=model.parent)
+    log_file = Path(name)
+    # A free port that is looked for before may be gone when the server starts: it takes one itself.
+    argv = [str(engine), "-m", str(model), "--port", "0", "-lv", "4", "-t", "2", *flags]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(engine.parent)}
-    with log_file.open("wb") as log:
+    with os.fdopen(handle, "wb") as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
-    served = Served(port, log_file)
     try:
         deadline = time.monotonic() + 60
-        while "listening on http" not in served.log:
-            assert process.poll() is None, f"ended with {process.returncode}:\n{served.log[-2000:]}"
-            assert time.monotonic() < deadline, served.log[-2000:]
+        while not (listening := _LISTENING.search(text := log_file.read_text(errors="replace"))):
+            assert process.poll() is None, f"ended with {process.returncode}:\n{text[-2000:]}"
+            assert time.monotonic() < deadline, text[-2000:]
             time.sleep(0.02)
-        yield served
+        yield Served(int(listening[1]), log_file)
     finally:
         process.kill()
         process.wait()

@@ -8,7 +8,6 @@ import queue
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +18,12 @@ from arriero.engine import Engine
 from arriero.gguf import write_model
 from arriero.gguf.presets import LADDER_DENSE, tiny
 from arriero.machine import Pool
-from arriero.process import free_port, start
+from arriero.process import start
 from tests.conftest import BUILDS
-from tests.engine_oracle.real import account
+from tests.engine_oracle.real import ANY_PORT, account
 from tests.gguf.serving import serve
 from tests.memory.planning import ROOMY, differences, engine_of, plan
+from tests.provoked.provoking import worker
 
 pytestmark = pytest.mark.engine
 
@@ -151,19 +151,8 @@ SPLITS = ("-ts 1,1", "-ts 3,1", "-ts 1,2 -ngl 3", "-ts 1,1 -nkvo", "-ts 1,1 -sm 
 @pytest.fixture(scope="module")
 def workers(engines: dict[int, Engine]) -> Iterator[tuple[str, str]]:
     """Two workers of build 10434 on loopback."""
-    engine = engines[10434]
-    assert engine.rpc_server is not None
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(engine.path.parent)}
-    with ExitStack() as stack:
-        endpoints = []
-        for _ in range(2):
-            port = free_port()
-            lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-            argv = [str(engine.rpc_server), "-H", "127.0.0.1", "-p", str(port)]
-            stack.enter_context(start(argv, env=environ, on_line=lines.put))
-            endpoints.append(f"127.0.0.1:{port}")
-        time.sleep(1.0)
-        yield endpoints[0], endpoints[1]
+    with worker(engines[10434]) as (first, _), worker(engines[10434]) as (second, _):
+        yield first, second
 
 
 @pytest.mark.slow
@@ -229,6 +218,10 @@ def test_a_checkpoint_is_as_large_as_planned(
     args = ["-c", "4096", "-np", "2", "--no-warmup"]
     with serve(engines[10434].path, models[arch], *args) as server:
         server.post("/completion", {"prompt": "x" * 1500, "n_predict": 2})
+        # the answer may be here before the log's own thread has written what came before it
+        deadline = time.monotonic() + 60
+        while "stop processing" not in server.log and time.monotonic() < deadline:
+            time.sleep(0.02)
         logged = re.findall(r"created context checkpoint .* size = ([\d.]+) MiB", server.log)
     planned = plan(models[arch], "-c 4096 -np 2 -ctxcp 1", engine=engines[10434])
     (line,) = [b for b in planned.buffers if b.component is Component.CHECKPOINTS]
@@ -247,8 +240,7 @@ def test_fit_settles_on_the_context_that_is_planned(
     engine = engines[10434]
     environ = {**os.environ, "LD_LIBRARY_PATH": str(engine.path.parent), **LAVAPIPE}
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    fixed = ["-lv", "4", "--no-warmup", "--port", str(free_port())]
-    argv = [str(engine.path), "-m", str(model), *args.split(), *fixed]
+    argv = [str(engine.path), "-m", str(model), *args.split(), "-lv", "4", "--no-warmup", *ANY_PORT]
     free = n_ctx = None
     with start(argv, env=environ, on_line=lines.put):
         deadline = time.monotonic() + 60
