@@ -30,12 +30,13 @@ class Bytes:
     """A source in memory."""
 
     name = "m.gguf"
+    requests = bytes_read = 0
 
     def __init__(self, data: bytes) -> None:
         self._data, self.size = data, len(data)
 
-    def read(self, offset: int, length: int) -> bytes:
-        return self._data[offset : offset + length]
+    def read(self, offset: int, length: int, ahead: int = 0) -> bytes:
+        return self._data[offset : offset + length + ahead]
 
     def sibling(self, name: str) -> Source:
         raise NotFoundError(name)

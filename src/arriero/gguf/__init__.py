@@ -8,6 +8,8 @@ from arriero.gguf.reader import LazyArray as LazyArray
 from arriero.gguf.reader import TensorInfo as TensorInfo
 from arriero.gguf.reader import read_header as read_header
 from arriero.gguf.reader import read_source as read_source
+from arriero.gguf.remote import open_model as open_model
 from arriero.gguf.shape import Shape as Shape
+from arriero.gguf.source import Source as Source
 from arriero.gguf.writer import write_model as write_model
 from arriero.gguf.writer import write_skeleton as write_skeleton

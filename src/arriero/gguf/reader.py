@@ -29,6 +29,8 @@ from arriero.gguf.format import (
 from arriero.gguf.source import LocalSource, Source
 
 _CHUNK: Final = 1 << 20
+_START: Final = 512
+"""Bytes that tell what a file is."""
 _MAX_KEYS: Final = 1 << 14
 _MAX_TENSORS: Final = 1 << 15
 _MAX_NAME: Final = (1 << 16) - 1
@@ -127,6 +129,12 @@ def read_source(source: Source) -> Header:
 # --- split sets ---------------------------------------------------------------------------------
 
 
+def first_part(name: str) -> str:
+    """The name of the first part of the set that a file of this name is of, else the name."""
+    match = _PART_NAME.match(name)
+    return f"{match[1]}-00001-of-{match[3]}.gguf" if match else name
+
+
 def _whole_set(source: Source, first: Header, count: int) -> Header:
     file_name = source.name.replace("\\", "/").rpartition("/")[2]
     match = _PART_NAME.match(file_name)
@@ -199,7 +207,7 @@ class _Reader:
         self._source = source
         self._size = source.size
         self._base = 0
-        self._buffer = source.read(0, min(self._size, _CHUNK))
+        self._buffer = source.read(0, _START, _CHUNK)
         self._at = 0
         self._what = "the file header"
         self._order = "<"
@@ -379,7 +387,7 @@ class _Reader:
         """Have so many bytes from here on in the buffer; the file is known to hold them."""
         if self._at - self._base + length > len(self._buffer):
             self._base = self._at
-            self._buffer = self._source.read(self._at, min(self._size - self._at, _CHUNK + length))
+            self._buffer = self._source.read(self._at, length, _CHUNK)
             if len(self._buffer) < length:
                 raise self._wrong(f"cannot be read at byte {self._at}: the file has shrunk")
 
@@ -454,7 +462,7 @@ def _looks_like(start: bytes) -> tuple[str, str]:
             return what, hint
     if start[8:9] == b"{" and start[2:8] == bytes(6):
         return "it is a safetensors file", convert
-    text = start[:512].lstrip().lower()
+    text = start[:_START].lstrip().lower()
     if text.startswith((b"<!doctype", b"<html", b"<?xml")):
         return "it is a web page", again
     if text.startswith((b"{", b"[")):

@@ -23,8 +23,21 @@ class Source(Protocol):
         """Bytes in all."""
         ...
 
-    def read(self, offset: int, length: int) -> bytes:
-        """Exactly the bytes asked for, fewer only at the end of the file."""
+    @property
+    def requests(self) -> int:
+        """How often a server was asked, for this file and its siblings; 0 for a local file."""
+        ...
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that servers sent, likewise."""
+        ...
+
+    def read(self, offset: int, length: int, ahead: int = 0) -> bytes:
+        """The bytes asked for, fewer only at the end of the file.
+
+        Up to ``ahead`` more may follow if they cost nothing.
+        """
         ...
 
     def sibling(self, name: str) -> Source:
@@ -48,6 +61,9 @@ class LocalSource:
         ModelError: It is no regular file or cannot be read.
     """
 
+    requests = 0
+    bytes_read = 0
+
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -68,10 +84,10 @@ class LocalSource:
     def name(self) -> str:
         return str(self.path)
 
-    def read(self, offset: int, length: int) -> bytes:
+    def read(self, offset: int, length: int, ahead: int = 0) -> bytes:
         try:
             self._file.seek(offset)
-            return self._file.read(length)
+            return self._file.read(length + ahead)
         except OSError as error:
             raise ModelError(f"cannot read {self.path}: {error}") from error
 
