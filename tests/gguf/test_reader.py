@@ -19,9 +19,10 @@ from arriero.gguf import architectures, reader
 from arriero.gguf.format import ValueType
 from arriero.gguf.presets import tiny
 from arriero.gguf.reader import Header, LazyArray, read_header, read_source
+from arriero.gguf.skeleton import write_skeleton
 from arriero.gguf.source import Source
 from arriero.gguf.weights import stored_bytes
-from arriero.gguf.writer import write_model, write_skeleton
+from arriero.gguf.writer import write_model
 from tests.gguf.build import ARRAY, Gguf
 from tests.gguf.serving import disk_bytes
 

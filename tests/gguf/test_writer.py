@@ -65,7 +65,7 @@ def test_engine_serves_every_architecture(arch: str, engine_path: Engine, tmp_pa
 def test_every_build_serves_every_kind_of_weights(
     arch: str, build: int, engine_path: Engine, tmp_path: Path
 ) -> None:
-    shapes = {"tied": tiny(arch, tied=True)} if arch != "rwkv7" else {}
+    shapes = {"tied": tiny(arch, tied=True)} if arch not in {"rwkv7", "gpt-oss"} else {}
     shapes |= {"f16": tiny(arch), "f32": tiny(arch, tensor_type="f32")}
     for name, shape in shapes.items():
         model = write_model(tmp_path / f"{name}.gguf", shape, seed=build)
@@ -169,6 +169,27 @@ def test_tensor_types(tensor_type: Any, bits: float, tmp_path: Path) -> None:
     assert size / f16 == pytest.approx(bits / 16, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("shape", "published"),
+    [
+        # what the usual files of these models weigh, their header of some MB included
+        (presets.LLAMA_3_1_8B, 4.92e9),
+        (presets.DEEPSEEK_V2_LITE, 10.36e9),
+        (presets.GPT_OSS_20B, 12.11e9),
+        (presets.GPT_OSS_120B, 63.39e9),
+        (presets.DEEPSEEK_V3, 404.5e9),
+    ],
+    ids=lambda value: value.name if isinstance(value, Shape) else "",
+)
+def test_published_models_weigh_what_their_files_do(shape: Shape, published: float) -> None:
+    assert model_bytes(shape) == pytest.approx(published, rel=0.002)
+
+
+def test_a_mix_of_types_has_no_random_weights(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no random weights are written as mxfp4"):
+        write_model(tmp_path / "m.gguf", presets.GPT_OSS_20B)
+
+
 def test_full_size_model_without_weights_costs_no_disk(tmp_path: Path) -> None:
     shape = Shape(
         arch="llama",
@@ -259,7 +280,11 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("llama", {"embedding": 100}, "multiple of 32"),
         ("llama", {"embedding": 1 << 40}, "embedding ="),
         ("llama", {"heads_kv": 3}, "multiple of heads_kv"),
-        ("llama", {"mtp": 1}, "mtp is written for qwen35 only"),
+        ("llama", {"mtp": 1}, "mtp is written for qwen35 and qwen35moe only"),
+        ("gpt-oss", {"tied": True}, "cannot be tied"),
+        ("gpt-oss", {"window": 0}, "has a window"),
+        ("deepseek2", {"q_lora": 0}, "26 or 27 layers"),
+        ("deepseek2", {"expert_groups": 3}, "multiple of expert_groups"),
         ("rwkv7", {"tied": True}, "cannot be tied"),
         ("mamba", {"ssm_inner": 512}, "twice the embedding"),
         ("qwen35", {"ssm_inner": 512}, "ssm_heads \\* ssm_state"),

@@ -10,6 +10,6 @@ from arriero.gguf.reader import read_header as read_header
 from arriero.gguf.reader import read_source as read_source
 from arriero.gguf.remote import open_model as open_model
 from arriero.gguf.shape import Shape as Shape
+from arriero.gguf.skeleton import write_skeleton as write_skeleton
 from arriero.gguf.source import Source as Source
 from arriero.gguf.writer import write_model as write_model
-from arriero.gguf.writer import write_skeleton as write_skeleton

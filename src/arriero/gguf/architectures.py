@@ -138,6 +138,27 @@ def _qwen35(shape: Shape) -> Metadata:
     return keys
 
 
+def _moe(shape: Shape) -> Metadata:
+    return {
+        "expert_count": shape.experts,
+        "expert_used_count": shape.experts_used,
+        "expert_feed_forward_length": shape.expert_width,
+    }
+
+
+def _gpt_oss(shape: Shape) -> Metadata:
+    window: Metadata = {
+        "attention.sliding_window": shape.window,
+        "attention.sliding_window_pattern": shape.attention_every,
+    }
+    return _attention(shape) | _moe(shape) | window
+
+
+def _qwen35moe(shape: Shape) -> Metadata:
+    shared = shape.experts_shared * shape.expert_width
+    return _qwen35(shape) | _moe(shape) | {"expert_shared_feed_forward_length": shared}
+
+
 def _nemotron_h(shape: Shape) -> Metadata:
     """Layers are one of three: state space, feed-forward, attention."""
     kinds = [_nemotron_kind(shape, i) for i in range(shape.layers)]
@@ -169,22 +190,24 @@ def _rwkv7(shape: Shape) -> Metadata:
 
 def _deepseek2(shape: Shape) -> Metadata:
     """MLA: the cache holds one compressed row per token, whatever the number of heads."""
+    keys: Metadata = {"attention.q_lora_rank": shape.q_lora} if shape.q_lora else {}
+    if shape.expert_groups:
+        keys["expert_group_count"] = shape.expert_groups
+        keys["expert_group_used_count"] = (shape.expert_groups + 1) // 2
     return {
         **_common(shape),
+        **keys,
         "attention.head_count": shape.heads,
         "attention.head_count_kv": 1,
-        "attention.q_lora_rank": shape.q_lora,
         "attention.kv_lora_rank": shape.kv_lora,
         "attention.key_length": shape.kv_lora + shape.rope_dim,
         "attention.value_length": shape.kv_lora,
         "attention.key_length_mla": shape.head_dim + shape.rope_dim,
         "attention.value_length_mla": shape.head_dim,
         "rope.dimension_count": shape.rope_dim,
-        "leading_dense_block_count": 1,
-        "expert_count": shape.experts,
-        "expert_used_count": shape.experts_used,
+        "leading_dense_block_count": shape.dense_layers,
+        **_moe(shape),
         "expert_shared_count": shape.experts_shared,
-        "expert_feed_forward_length": shape.feed_forward,
         "expert_weights_scale": 1.0,
         "expert_weights_norm": True,
         "expert_gating_func": 2,
@@ -194,7 +217,10 @@ def _deepseek2(shape: Shape) -> Metadata:
 _KEYS: Final[dict[str, Callable[[Shape], Metadata]]] = {
     "llama": _attention,
     "gemma3": _gemma3,
+    "gpt-oss": _gpt_oss,
+    "qwen3moe": lambda shape: _attention(shape) | _moe(shape),
     "qwen35": _qwen35,
+    "qwen35moe": _qwen35moe,
     "mamba": lambda shape: _common(shape) | _ssm(shape),
     "mamba2": lambda shape: _common(shape) | _ssm(shape),
     "granitehybrid": lambda shape: _hybrid(shape) | _ssm(shape),
@@ -241,6 +267,18 @@ def _feed_forward(shape: Shape, suffix: str = "", size: int = 0) -> Tensors:
     yield _write(f"ffn_down{suffix}", f, n)
 
 
+def _bias(name: str, *dims: int) -> Tensor:
+    return Tensor(f"{name}.bias", dims, Init.ZERO)
+
+
+def _experts(shape: Shape) -> Tensors:
+    n, f, count = shape.embedding, shape.expert_width, shape.experts
+    yield Tensor("ffn_gate_inp.weight", (n, count), Init.CONVOLUTION)
+    yield _read("ffn_gate_exps", n, f, count)
+    yield _read("ffn_up_exps", n, f, count)
+    yield _write("ffn_down_exps", f, n, count)
+
+
 def _mamba2_block(shape: Shape) -> Tensors:
     n, inner, groups, heads = shape.embedding, shape.inner, shape.ssm_groups, shape.ssm_heads
     channels = inner + 2 * groups * shape.ssm_state
@@ -268,6 +306,30 @@ def _gemma3_layer(shape: Shape, layer: int) -> Tensors:
     yield _norm("post_ffw_norm", shape.embedding)
 
 
+def _gpt_oss_layer(shape: Shape, layer: int) -> Tensors:
+    n, f, count = shape.embedding, shape.expert_width, shape.experts
+    q, kv = shape.heads * shape.head_dim, shape.heads_kv * shape.head_dim
+    yield _norm("attn_norm", n)
+    yield from _qkv(shape)
+    for name, size in (("q", q), ("k", kv), ("v", kv), ("output", n)):
+        yield _bias(f"attn_{name}", size)
+    yield Tensor("attn_sinks.weight", (shape.heads,), Init.ZERO)
+    yield _norm("post_attention_norm", n)
+    yield from _experts(shape)
+    yield _bias("ffn_gate_inp", count)
+    yield _bias("ffn_gate_exps", f, count)
+    yield _bias("ffn_up_exps", f, count)
+    yield _bias("ffn_down_exps", n, count)
+
+
+def _qwen3moe_layer(shape: Shape, layer: int) -> Tensors:
+    yield _norm("attn_norm", shape.embedding)
+    yield from _qkv(shape)
+    yield from _head_norms(shape)
+    yield _norm("ffn_norm", shape.embedding)
+    yield from _experts(shape)
+
+
 def _qwen35_layer(shape: Shape, layer: int) -> Tensors:
     n, heads, state = shape.embedding, shape.ssm_heads, shape.ssm_state
     channels = shape.inner + 2 * shape.ssm_groups * state
@@ -287,7 +349,12 @@ def _qwen35_layer(shape: Shape, layer: int) -> Tensors:
         yield _read("ssm_alpha", n, heads)
         yield _norm("ssm_norm", state)
         yield _write("ssm_out", shape.inner, n)
-    yield from _feed_forward(shape)
+    if shape.arch == "qwen35moe":
+        yield from _experts(shape)
+        yield Tensor("ffn_gate_inp_shexp.weight", (n,), Init.ZERO)
+        yield from _feed_forward(shape, "_shexp", shape.experts_shared * shape.expert_width)
+    else:
+        yield from _feed_forward(shape)
     if is_mtp:
         yield _read("nextn.eh_proj", 2 * n, n)
         yield _norm("nextn.enorm", n)
@@ -381,32 +448,37 @@ def _falcon_h1_layer(shape: Shape, layer: int) -> Tensors:
 
 def _deepseek2_layer(shape: Shape, layer: int) -> Tensors:
     n, heads, rank, plain = shape.embedding, shape.heads, shape.kv_lora, shape.head_dim
+    q = heads * (plain + shape.rope_dim)
     yield _norm("attn_norm", n)
-    yield _read("attn_q_a", n, shape.q_lora)
-    yield _norm("attn_q_a_norm", shape.q_lora)
-    yield _read("attn_q_b", shape.q_lora, heads * (plain + shape.rope_dim))
+    if shape.q_lora:
+        yield _read("attn_q_a", n, shape.q_lora)
+        yield _norm("attn_q_a_norm", shape.q_lora)
+        yield _read("attn_q_b", shape.q_lora, q)
+    else:
+        yield _read("attn_q", n, q)
     yield _read("attn_kv_a_mqa", n, rank + shape.rope_dim)
     yield _norm("attn_kv_a_norm", rank)
     yield _read("attn_k_b", plain, rank, heads)
     yield _read("attn_v_b", rank, plain, heads)
     yield _write("attn_output", heads * plain, n)
     yield _norm("ffn_norm", n)
-    if layer == 0:
+    if layer < shape.dense_layers:
         yield from _feed_forward(shape)
         return
-    f, experts = shape.feed_forward, shape.experts
-    yield Tensor("ffn_gate_inp.weight", (n, experts), Init.CONVOLUTION)
-    yield _read("ffn_gate_exps", n, f, experts)
-    yield _read("ffn_up_exps", n, f, experts)
-    yield _write("ffn_down_exps", f, n, experts)
+    yield from _experts(shape)
+    if shape.expert_groups:
+        yield _bias("exp_probs_b", shape.experts)
     if shape.experts_shared:
-        yield from _feed_forward(shape, "_shexp", f * shape.experts_shared)
+        yield from _feed_forward(shape, "_shexp", shape.expert_width * shape.experts_shared)
 
 
 _LAYERS: Final[dict[str, Callable[[Shape, int], Tensors]]] = {
     "llama": _llama_layer,
     "gemma3": _gemma3_layer,
+    "gpt-oss": _gpt_oss_layer,
+    "qwen3moe": _qwen3moe_layer,
     "qwen35": _qwen35_layer,
+    "qwen35moe": _qwen35_layer,
     "mamba": _mamba_layer,
     "mamba2": _mamba2_layer,
     "granitehybrid": _granitehybrid_layer,

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final
 
-from arriero.gguf.shape import Shape
-
 PRINTABLE: Final = bytes(range(0x20, 0x7F))
 """The bytes that answers are made of; their token ids are 0 to 94."""
 
@@ -45,33 +43,35 @@ def _byte_letters() -> dict[int, str]:
 _LETTERS: Final = _byte_letters()
 
 
-def tokens(shape: Shape) -> Iterator[str]:
-    """Every token's text, ``shape.vocab`` of them."""
-    yield from (_LETTERS[byte] for byte in PRINTABLE + _OTHER)
-    yield from _CONTROL
-    for i in range(shape.vocab - 256 - len(_CONTROL)):
+def tokens(count: int) -> Iterator[str]:
+    """Every token's text: of a vocabulary below 259 tokens the last three are control tokens."""
+    texts = max(min(count - len(_CONTROL), 256), 0)
+    yield from (_LETTERS[byte] for byte in (PRINTABLE + _OTHER)[:texts])
+    yield from _CONTROL[: count - texts]
+    for i in range(count - texts - len(_CONTROL)):
         yield f"<unused{i}>"
 
 
-def token_types(shape: Shape) -> Iterator[int]:
+def token_types(count: int) -> Iterator[int]:
     """Every token's type, in the order of :func:`tokens`."""
-    unused = shape.vocab - 256 - len(_CONTROL)
-    for kind, count in (
-        (TokenType.NORMAL, len(PRINTABLE)),
-        (TokenType.UNUSED, len(_OTHER)),
-        (TokenType.CONTROL, len(_CONTROL)),
-        (TokenType.UNUSED, unused),
+    texts = max(min(count - len(_CONTROL), 256), 0)
+    printable = min(texts, len(PRINTABLE))
+    for kind, number in (
+        (TokenType.NORMAL, printable),
+        (TokenType.UNUSED, texts - printable),
+        (TokenType.CONTROL, min(count - texts, len(_CONTROL))),
+        (TokenType.UNUSED, count - texts - len(_CONTROL)),
     ):
-        for _ in range(count):
+        for _ in range(number):
             yield kind
 
 
-def control_ids() -> dict[str, int]:
+def control_ids(count: int) -> dict[str, int]:
     """Metadata keys that name the control tokens."""
+    first = max(min(count - len(_CONTROL), 256), 0)
     return {
-        "tokenizer.ggml.bos_token_id": 256,
-        "tokenizer.ggml.eos_token_id": 257,
-        "tokenizer.ggml.padding_token_id": 258,
+        f"tokenizer.ggml.{name}_token_id": min(first + i, count - 1)
+        for i, name in enumerate(("bos", "eos", "padding"))
     }
 
 

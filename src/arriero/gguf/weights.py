@@ -32,12 +32,41 @@ _CONSTANTS: Final = {Init.ONE: 1.0, Init.HALF: 0.5, Init.ZERO: 0.0, Init.DECAY: 
 _F32: Final = TYPES_BY_NAME["f32"]
 
 
+_FALLBACKS: Final = {"q4_K": "q5_0", "q6_K": "q8_0"}
+"""What llama-quantize takes where a row is no multiple of a type's 256 elements."""
+
+
 def stored_type(tensor: Tensor, shape: Shape) -> TensorType:
     """The type a tensor is stored in: f16 where a row is no multiple of the type's block."""
     if not tensor.matrix:
         return _F32
-    wanted = TYPES_BY_NAME[shape.tensor_type]
-    return wanted if tensor.dims[0] % wanted.block == 0 else TYPES_BY_NAME["f16"]
+    match shape.tensor_type:
+        case "q4_K_M":
+            name = "q6_K" if _takes_more_bits(tensor, shape) else "q4_K"
+        case "mxfp4":
+            name = "mxfp4" if "_exps." in tensor.name else "q8_0"
+        case name:
+            pass
+    for wanted in (name, _FALLBACKS.get(name, name)):
+        if tensor.dims[0] % TYPES_BY_NAME[wanted].block == 0:
+            return TYPES_BY_NAME[wanted]
+    return TYPES_BY_NAME["f16"]
+
+
+def _takes_more_bits(tensor: Tensor, shape: Shape) -> bool:
+    """Whether q4_K_M stores a matrix as q6_K, as llama-quantize's ``llama_tensor_get_type`` does.
+
+    These are the output matrix, and in the first and last eighth of the layers and every third
+    between them the matrices that make values and those that leave the feed-forward.
+    """
+    if tensor.init is Init.OUTPUT or (tensor.init is Init.EMBEDDING and shape.tied):
+        return True
+    prefix, _, name = tensor.name.removeprefix("blk.").partition(".")
+    if not name.startswith(("attn_v.", "attn_qkv.", "ffn_down")):
+        return False
+    layer, layers = int(prefix), shape.layers + shape.mtp
+    eighth = layers // 8
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
 def stored_bytes(tensor: Tensor, shape: Shape) -> int:

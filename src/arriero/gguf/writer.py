@@ -11,8 +11,9 @@ import errno
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
@@ -21,11 +22,19 @@ from arriero.base.sizes import human
 from arriero.gguf import architectures, vocabulary
 from arriero.gguf.architectures import Tensor, Value
 from arriero.gguf.format import DEFAULT_ALIGNMENT, MAGIC, SCALARS, ValueType
-from arriero.gguf.reader import Header
-from arriero.gguf.shape import Shape
+from arriero.gguf.reader import Scalar
+from arriero.gguf.shape import MIXES, Shape
 from arriero.gguf.weights import fill, stored_bytes, stored_type
 
-_FILE_TYPES: Final = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "bf16": 32}
+_FILE_TYPES: Final = {
+    "f32": 0,
+    "f16": 1,
+    "q4_0": 2,
+    "q8_0": 7,
+    "q4_K_M": 15,
+    "bf16": 32,
+    "mxfp4": 38,
+}
 """``general.file_type``, which llama.cpp only prints."""
 _VERSION: Final = 3
 
@@ -43,13 +52,17 @@ def write_model(
 
     Raises:
         NotFoundError: The directory does not exist.
-        UsageError: The file exists already.
+        UsageError: The file exists already, or the tensor type is a mix, which has no weights.
         ArrieroError: The file cannot be written, e.g. because the disk is full.
     """
+    if weights == "random" and shape.tensor_type in MIXES:
+        raise UsageError(
+            f"{shape.name}: no random weights are written as {shape.tensor_type}",
+            hint="write it with --weights zeros",
+        )
     tensors = list(architectures.tensors(shape))
-    with _appearing(path, model_bytes(shape) if weights == "random" else 0) as file:
-        file.write(b"".join(_metadata(shape, len(tensors))))
-        file.write(b"".join(_tensor_table(tensors, shape)))
+    with appearing(path, model_bytes(shape) if weights == "random" else 0) as file:
+        file.write(header_bytes(_metadata(shape), _tensor_table(tensors, shape)))
         offset = _pad(file.tell())
         for index, tensor in enumerate(tensors):
             if weights == "random":
@@ -58,27 +71,6 @@ def write_model(
             offset = _pad(offset + stored_bytes(tensor, shape))
         file.truncate(offset)
     return path
-
-
-def write_skeleton(header: Header, directory: Path) -> Path:
-    """Copy a local model without its weights: every header byte the same, then a hole.
-
-    The engine takes the same memory for it and answers nonsense. It costs as much disk as the
-    header. The parts of a split set keep their names; the path of the first is returned.
-
-    Raises:
-        NotFoundError, UsageError, ArrieroError: As :func:`write_model`.
-    """
-    paths = [directory / Path(part.name).name for part in header.parts]
-    for part, path in zip(header.parts, paths, strict=True):
-        # a model without tensors may end before the padding of its header
-        left = min(part.data_offset, part.bytes)
-        with Path(part.name).open("rb") as original, _appearing(path, 0) as file:
-            while left and (chunk := original.read(min(left, 1 << 20))):
-                file.write(chunk)
-                left -= len(chunk)
-            file.truncate(part.bytes)
-    return paths[0]
 
 
 def model_bytes(shape: Shape) -> int:
@@ -91,23 +83,42 @@ def _pad(offset: int) -> int:
 
 
 @contextmanager
-def _appearing(path: Path, size: int) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is complete, and leaves nothing otherwise."""
+def appearing(path: Path, size: int) -> Iterator[BinaryIO]:
+    """A file that gets its name only when it is complete, and leaves nothing otherwise.
+
+    Where the system has files without a name (Linux), not even a kill leaves something behind.
+
+    Args:
+        size: Bytes that must be free on the disk.
+
+    Raises:
+        NotFoundError, UsageError, ArrieroError: As :func:`write_model`.
+    """
     if not path.parent.is_dir():
         raise NotFoundError(f"no such directory: {path.parent}", hint="create it first")
     if os.path.lexists(path):
-        raise UsageError(f"already exists: {path}", hint="remove it or choose another name")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        raise _taken(path)
     try:
         if size > shutil.disk_usage(path.parent).free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        try:
+        with ExitStack() as stack:
+            nameless = _nameless(path.parent)
+            if nameless is not None:
+                with open(nameless, "wb") as file:  # noqa: PTH123 - a descriptor
+                    yield file
+                    file.flush()
+                    # a directory descriptor, though not used, makes this a call that follows links
+                    os.link(f"/proc/self/fd/{nameless}", path, src_dir_fd=nameless)
+                return
+            part = path.with_name(f".{path.name}.{os.getpid()}.part")
+            stack.callback(part.unlink, missing_ok=True)
             with part.open("xb") as file:
                 yield file
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+            if os.path.lexists(path):
+                raise FileExistsError
+            part.rename(path)
+    except FileExistsError:
+        raise _taken(path) from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = f"{human(size)} are needed" if size else ""
@@ -118,58 +129,122 @@ def _appearing(path: Path, size: int) -> Iterator[BinaryIO]:
         ) from error
 
 
-def _metadata(shape: Shape, tensor_count: int) -> Iterator[bytes]:
+def _taken(path: Path) -> UsageError:
+    return UsageError(f"already exists: {path}", hint="remove it or choose another name")
+
+
+def _nameless(directory: Path) -> int | None:
+    """A new file without a name; null where the file system has none."""
+    if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
+        return None
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return None
+
+
+def _metadata(shape: Shape) -> list[tuple[str, bytes]]:
     keys: dict[str, Value] = {
         "general.architecture": shape.arch,
         "general.name": shape.name,
         "general.file_type": _FILE_TYPES[shape.tensor_type],
         "general.quantization_version": 2,
         **architectures.metadata(shape),
+    }
+    return [*((key, encode(value)) for key, value in keys.items()), *vocabulary_keys(shape.vocab)]
+
+
+def _tensor_table(tensors: list[Tensor], shape: Shape) -> Iterator[Entry]:
+    offset = 0
+    for tensor in tensors:
+        yield tensor.name, tensor.dims, stored_type(tensor, shape).id, offset
+        offset = _pad(offset + stored_bytes(tensor, shape))
+
+
+# --- encoding -----------------------------------------------------------------------------------
+
+Entry = tuple[str, tuple[int, ...], int, int]
+"""One row of the tensor table: name, dimensions, id of the type, offset from the first tensor."""
+
+
+def header_bytes(keys: Iterable[tuple[str, bytes]], tensors: Iterable[Entry]) -> bytes:
+    """A whole header, without the padding after it.
+
+    Args:
+        keys: Each with its value as :func:`encode` makes it.
+    """
+    written = [_string(key) + value for key, value in keys]
+    table = [
+        _string(name)
+        + struct.pack(f"<I{len(dims)}Q", len(dims), *dims)
+        + struct.pack("<IQ", kind, offset)
+        for name, dims, kind, offset in tensors
+    ]
+    head = MAGIC + struct.pack("<IQQ", _VERSION, len(table), len(written))
+    return b"".join((head, *written, *table))
+
+
+def vocabulary_keys(count: int) -> Iterator[tuple[str, bytes]]:
+    """The keys of a vocabulary of so many tokens, values encoded."""
+    keys: dict[str, Value] = {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
-        **vocabulary.control_ids(),
+        **vocabulary.control_ids(count),
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_eos_token": False,
         "tokenizer.chat_template": vocabulary.CHAT_TEMPLATE,
+        "tokenizer.ggml.token_type": list(vocabulary.token_types(count)),
     }
-    yield MAGIC + struct.pack("<IQQ", _VERSION, tensor_count, len(keys) + 3)
-    for key, value in keys.items():
-        yield _string(key) + _value(value)
-    yield _string_array("tokenizer.ggml.tokens", shape.vocab, vocabulary.tokens(shape))
-    yield _string_array("tokenizer.ggml.merges", 1, vocabulary.merges())
-    yield _string("tokenizer.ggml.token_type") + _value(list(vocabulary.token_types(shape)))
+    yield from ((key, encode(value)) for key, value in keys.items())
+    yield "tokenizer.ggml.tokens", encode_texts(count, vocabulary.tokens(count))
+    yield "tokenizer.ggml.merges", encode_texts(1, vocabulary.merges())
 
 
-def _tensor_table(tensors: list[Tensor], shape: Shape) -> Iterator[bytes]:
-    offset = 0
-    for tensor in tensors:
-        dims = struct.pack(f"<I{len(tensor.dims)}Q", len(tensor.dims), *tensor.dims)
-        kind = stored_type(tensor, shape)
-        yield _string(tensor.name) + dims + struct.pack("<IQ", kind.id, offset)
-        offset = _pad(offset + stored_bytes(tensor, shape))
+def encode_texts(count: int, texts: Iterable[str]) -> bytes:
+    """An array of strings with its type."""
+    head = struct.pack("<IIQ", ValueType.ARRAY, ValueType.STRING, count)
+    return head + b"".join(map(_string, texts))
+
+
+def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> bytes:
+    """A metadata value with its type.
+
+    Args:
+        kind: Null picks the type that llama.cpp asks for: 32 bits where they suffice, whole
+            numbers unsigned by themselves and signed in arrays.
+    """
+    match value:
+        case str():
+            return struct.pack("<I", ValueType.STRING) + _string(value)
+        case bool():
+            kind = ValueType.BOOL
+        case int():
+            kind = kind or _integer_type(value, value)
+        case float():
+            kind = ValueType.FLOAT32
+        case _:
+            kind = kind or _array_type(value)
+            head = struct.pack("<IIQ", ValueType.ARRAY, kind, len(value))
+            return head + struct.pack(f"<{len(value)}{SCALARS[kind]}", *value)
+    return struct.pack(f"<I{SCALARS[kind]}", kind, value)
+
+
+def _array_type(values: Sequence[Scalar]) -> ValueType:
+    if any(isinstance(v, float) for v in values):
+        return ValueType.FLOAT32
+    if values and all(isinstance(v, bool) for v in values):
+        return ValueType.BOOL
+    low, high = min(map(int, values), default=0), max(map(int, values), default=0)
+    fits = low >= -(1 << 31) and high < 1 << 31
+    return ValueType.INT32 if fits else _integer_type(low, high)
+
+
+def _integer_type(low: int, high: int) -> ValueType:
+    if low < 0:
+        return ValueType.INT32 if low >= -(1 << 31) and high < 1 << 31 else ValueType.INT64
+    return ValueType.UINT32 if high < 1 << 32 else ValueType.UINT64
 
 
 def _string(text: str) -> bytes:
     data = text.encode()
     return struct.pack("<Q", len(data)) + data
-
-
-def _string_array(key: str, count: int, texts: Iterable[str]) -> bytes:
-    head = struct.pack("<IIQ", ValueType.ARRAY, ValueType.STRING, count)
-    return _string(key) + head + b"".join(map(_string, texts))
-
-
-def _value(value: Value) -> bytes:
-    match value:
-        case str():
-            return struct.pack("<I", ValueType.STRING) + _string(value)
-        case list():
-            head = struct.pack("<IIQ", ValueType.ARRAY, ValueType.INT32, len(value))
-            return head + struct.pack(f"<{len(value)}i", *value)
-        case bool():
-            kind = ValueType.BOOL
-        case int():
-            kind = ValueType.UINT32
-        case float():
-            kind = ValueType.FLOAT32
-    return struct.pack(f"<I{SCALARS[kind]}", kind, value)

@@ -1,0 +1,368 @@
+"""A model's header without what could be private, and the same header made small.
+
+What a model takes of memory depends on its architecture's numbers, on the names, shapes, types and
+places of its tensors and on how many tokens its vocabulary has. That is kept. Everything that is
+free text or tells where the model comes from is not: names, authors, addresses, licences, the chat
+template, token texts and merges, paths that tools leave behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Final
+
+from arriero.base.errors import ModelError
+from arriero.gguf.format import TYPES_BY_NAME, ValueType
+from arriero.gguf.model import describe
+from arriero.gguf.reader import Header, LazyArray, Part, TensorInfo, Value
+from arriero.gguf.source import LocalSource, Source
+from arriero.gguf.writer import appearing, encode, encode_texts, header_bytes, vocabulary_keys
+
+_GENERAL: Final = {"alignment", "architecture", "file_type", "quantization_version", "type"}
+_WORDS: Final = re.compile(r"[a-z0-9_]{1,32}\Z")
+_WORD_KEYS: Final = (
+    "general.architecture",
+    "general.type",
+    "adapter.type",
+    ".rope.scaling.type",
+    ".hidden_activation",
+    "projector_type",
+)
+"""Ends of the keys whose text decides which code of llama.cpp runs."""
+_TOKENS: Final = "tokenizer.ggml.tokens"
+_TOKENIZER: Final = "tokenizer.ggml.model"
+_TYPE_COUNT: Final = "tokenizer.ggml.token_type_count"
+_VOCABULARY: Final = frozenset(key for key, _ in vocabulary_keys(3))
+_NO_VOCABULARY: Final = {"none", "no_vocab"}
+_NAME: Final = "skeleton"
+_MAX_TEXTS: Final = 1 << 16
+_PART: Final = re.compile(r"(?:-\d{5}-of-\d{5})?(?:\.gguf)?\Z")
+_LAYER: Final = re.compile(r"blk\.(\d+)\.(.+)\Z")
+_VOCABULARY_TENSORS: Final = re.compile(
+    r"(?:(?:token_embd|per_layer_token_embd|output)\.(?:weight|bias)"
+    r"|blk\.\d+\.nextn\.(?:embed_tokens|shared_head_head)\.weight)\Z"
+)
+_EXPERT_TENSORS: Final = re.compile(r"blk\.\d+\.(?:ffn_\w+_exps|ffn_gate_inp|exp_probs_b)\.")
+_NOT_PER_LAYER: Final = ("rope.dimension_sections",)
+SMALL_VOCABULARY: Final = 512
+
+
+# --- without what could be private --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """A header for sharing: ``tokenizer.ggml.tokens`` in it stands for tokens of no meaning.
+
+    Names of keys by what became of them, in the order of the file.
+    """
+
+    header: Header
+    kept: tuple[str, ...]
+    replaced: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def neutral(header: Header) -> Neutral:
+    """What of a header may be shared. Numbers of the architecture are kept, and their names.
+
+    Raises:
+        ModelError: The header names no architecture.
+    """
+    arch = describe(header).arch
+    has_vocabulary = isinstance(header.metadata.get(_TOKENS), LazyArray)
+    metadata: dict[str, Value] = {}
+    kept: list[str] = []
+    replaced: list[str] = []
+    dropped: list[str] = []
+    for key, value in header.metadata.items():
+        if key.startswith("split."):
+            continue  # written anew for the parts there are
+        if _is_kept(key, value, arch):
+            metadata[key] = value
+            kept.append(key)
+        elif key == "general.name":
+            metadata[key] = _NAME
+            replaced.append(key)
+        elif key == _TOKENS or _is_label(key, value, arch):
+            metadata[key] = value
+            replaced.append(key)
+        else:
+            (replaced if has_vocabulary and key in _VOCABULARY else dropped).append(key)
+    return Neutral(replace(header, metadata=metadata), tuple(kept), tuple(replaced), tuple(dropped))
+
+
+def _is_kept(key: str, value: Value, arch: str) -> bool:
+    if isinstance(value, str):
+        if key == _TOKENIZER:
+            return value in _NO_VOCABULARY
+        return key.endswith(_WORD_KEYS) and _WORDS.match(value.replace("-", "_")) is not None
+    if isinstance(value, LazyArray) or (
+        isinstance(value, tuple) and any(isinstance(v, str) for v in value)
+    ):
+        return False
+    space, _, name = key.partition(".")
+    return (
+        (space == "general" and name in _GENERAL)
+        or space in (arch, "adapter")
+        or (key == _TYPE_COUNT)
+    )
+
+
+def _is_label(key: str, value: Value, arch: str) -> bool:
+    """Texts of which the engine needs the number, such as a classifier's labels."""
+    return (
+        key.startswith(f"{arch}.")
+        and isinstance(value, LazyArray)
+        and value.type is ValueType.STRING
+        and value.count <= _MAX_TEXTS
+    )
+
+
+# --- smaller ------------------------------------------------------------------------------------
+
+
+def layer_kinds(header: Header) -> list[frozenset[tuple[str, tuple[int, ...]]]] | None:
+    """The tensors of each layer, types aside; null where layers are not told by ``blk.N.``."""
+    count = _integer(header, "block_count")
+    kinds: list[set[tuple[str, tuple[int, ...]]]] = [set() for _ in range(min(count, 1 << 12))]
+    for tensor in header.tensors:
+        if match := _LAYER.match(tensor.name):
+            if int(match[1]) >= len(kinds):
+                return None
+            kinds[int(match[1])].add((match[2], tensor.shape))
+        elif tensor.name.startswith("per_layer_"):
+            return None  # one tensor for all layers
+    return [frozenset(kind) for kind in kinds] if all(kinds) else None
+
+
+def with_layers(header: Header, layers: int) -> Header:
+    """Only so many layers from the start of the trunk, and all NextN layers.
+
+    Arrays of one entry per layer are cut alike, and counts of leading or sharing layers follow.
+    """
+    arch = describe(header).arch
+    blocks = _integer(header, "block_count")
+    trunk = blocks - _integer(header, "nextn_predict_layers")
+    gone = trunk - layers
+
+    def cut(name: str, value: Value) -> Value:
+        match name, value:
+            case "block_count", int():
+                return value - gone
+            case "leading_dense_block_count", int():
+                return min(value, layers)
+            case "attention.shared_kv_layers", int():
+                return max(value - gone, 0)
+            case "ple.layers", tuple():
+                return tuple(v for v in value if isinstance(v, int) and v < layers)
+            case _, tuple() if name not in _NOT_PER_LAYER and len(value) in (blocks, trunk):
+                return value[:layers] + value[trunk:]
+        return value
+
+    def renamed(tensor: TensorInfo) -> TensorInfo | None:
+        match = _LAYER.match(tensor.name)
+        if match is None or (layer := int(match[1])) < layers:
+            return tensor
+        if layer < trunk:
+            return None
+        return replace(tensor, name=f"blk.{layer - gone}.{match[2]}")
+
+    metadata = {
+        key: cut(key.removeprefix(f"{arch}."), value) if key.startswith(f"{arch}.") else value
+        for key, value in header.metadata.items()
+    }
+    tensors = (renamed(tensor) for tensor in header.tensors)
+    return _repacked(header, metadata, (t for t in tensors if t is not None))
+
+
+def fewer_experts(header: Header) -> int | None:
+    """The fewest experts that routing works with; null where there are none to spare.
+
+    As many as one token uses and, where experts are chosen by groups, two in each group and enough
+    in those that one token uses.
+    """
+    count, used = _integer(header, "expert_count"), _integer(header, "expert_used_count")
+    groups = _integer(header, "expert_group_count") or 1
+    used_groups = _integer(header, "expert_group_used_count") or groups
+    if not 0 < used <= count or not 0 < used_groups <= groups or count % groups:
+        return None
+    in_group = max(-(-used // used_groups), 2 if groups > 1 else 1)
+    others = any("_chexps." in tensor.name for tensor in header.tensors)
+    return None if others or in_group * groups >= count else in_group * groups
+
+
+def with_experts(header: Header, experts: int) -> Header:
+    """Only so many experts in every layer."""
+    key = f"{describe(header).arch}.expert_count"
+    count = _integer(header, "expert_count")
+    tensors = (
+        _narrowed(t, count, experts) if _EXPERT_TENSORS.match(t.name) else t for t in header.tensors
+    )
+    return _repacked(header, {**header.metadata, key: experts}, tensors)
+
+
+def with_vocabulary(header: Header, tokens: int) -> Header:
+    """Only so many tokens."""
+    key = f"{describe(header).arch}.vocab_size"
+    held = header.metadata.get(_TOKENS)
+    if not isinstance(held, LazyArray):
+        return header
+    metadata = {**header.metadata, _TOKENS: replace(held, count=tokens)}
+    if key in metadata:
+        metadata[key] = tokens
+    tensors = (
+        _narrowed(t, held.count, tokens) if _VOCABULARY_TENSORS.match(t.name) else t
+        for t in header.tensors
+    )
+    return _repacked(header, metadata, tensors)
+
+
+def _narrowed(tensor: TensorInfo, count: int, fewer: int) -> TensorInfo:
+    if not tensor.shape or tensor.shape[-1] != count:
+        return tensor
+    return replace(tensor, shape=(*tensor.shape[:-1], fewer))
+
+
+def _repacked(
+    header: Header, metadata: Mapping[str, Value], tensors: Iterable[TensorInfo]
+) -> Header:
+    """One file in which every tensor follows the one before."""
+    placed: list[TensorInfo] = []
+    end = 0
+    for tensor in tensors:
+        kind = TYPES_BY_NAME.get(tensor.type)
+        if kind is None:
+            raise ModelError(
+                f"{header.parts[0].name}: cannot make tensor {tensor.name!r} smaller: {tensor.type}"
+                " is not known here"
+            )
+        size = prod(tensor.shape) // kind.block * kind.size
+        placed.append(replace(tensor, offset=end, bytes=size, part=0))
+        end += -(-size // header.alignment) * header.alignment
+    return replace(
+        header,
+        metadata=metadata,
+        tensors=tuple(placed),
+        data_offset=0,
+        file_bytes=end,
+        parts=(Part(header.parts[0].name, end, 0),),
+    )
+
+
+def _integer(header: Header, name: str) -> int:
+    value = header.metadata.get(f"{describe(header).arch}.{name}", 0)
+    return value if isinstance(value, int) else 0
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def part_paths(path: Path, parts: int) -> list[Path]:
+    """The file of each part: ``path`` itself, or ``NAME-00001-of-0000N.gguf`` beside it."""
+    if parts == 1:
+        return [path]
+    stem = _PART.sub("", path.name, count=1)
+    return [path.with_name(f"{stem}-{i + 1:05d}-of-{parts:05d}.gguf") for i in range(parts)]
+
+
+def write_header(header: Header, path: Path) -> list[Path]:
+    """Write a neutral header and a hole where the weights were; a set stays a set.
+
+    Tensors lie where they lay, counted from the start of the weights, so that what the engine maps
+    of each file is the same. Files appear whole or not at all, the first of a set last.
+
+    Raises:
+        NotFoundError, UsageError, ArrieroError: As :func:`arriero.gguf.writer.write_model`.
+    """
+    paths = part_paths(path, len(header.parts))
+    with ExitStack() as stack:
+        files = [stack.enter_context(appearing(p, 0)) for p in paths]
+        for number, (part, file) in enumerate(zip(header.parts, files, strict=True)):
+            keys = list(_encoded(header.metadata)) if number == 0 else []
+            if len(paths) > 1:
+                keys += _split_keys(number, len(paths), len(header.tensors))
+            tensors = [
+                (t.name, t.shape, _type_id(t), t.offset - part.data_offset)
+                for t in header.tensors
+                if t.part == number
+            ]
+            file.write(header_bytes(keys, tensors))
+            start = -(-file.tell() // header.alignment) * header.alignment
+            file.truncate(start + max(part.bytes - part.data_offset, 0))
+    return paths
+
+
+def copy_header(header: Header, source: Source, paths: Sequence[Path]) -> None:
+    """Copy a model without its weights: every header byte the same, then a hole.
+
+    Args:
+        source: The first part; the others are found beside it.
+        paths: One file for each part.
+
+    Raises:
+        NotFoundError, UsageError, ArrieroError: As :func:`arriero.gguf.writer.write_model`.
+    """
+    with ExitStack() as stack:
+        files = [stack.enter_context(appearing(p, 0)) for p in paths]
+        for number, (part, file) in enumerate(zip(header.parts, files, strict=True)):
+            held = source
+            if number:
+                held = source.sibling(part.name.replace("\\", "/").rpartition("/")[2])
+                stack.callback(held.close)
+            # a model without tensors may end before the padding of its header
+            at, end = 0, min(part.data_offset, part.bytes)
+            while at < end and (chunk := held.read(at, min(end - at, 1 << 20))):
+                file.write(chunk)
+                at += len(chunk)
+            file.truncate(part.bytes)
+
+
+def write_skeleton(header: Header, directory: Path) -> Path:
+    """Copy a local model without its weights, see :func:`copy_header`.
+
+    The engine takes the same memory for it and answers nonsense. It costs as much disk as the
+    header. The parts of a split set keep their names; the path of the first is returned.
+
+    Raises:
+        NotFoundError, UsageError, ArrieroError: As :func:`arriero.gguf.writer.write_model`.
+    """
+    paths = [directory / Path(part.name).name for part in header.parts]
+    source = LocalSource(Path(header.parts[0].name))
+    try:
+        copy_header(header, source, paths)
+    finally:
+        source.close()
+    return paths[0]
+
+
+def _encoded(metadata: Mapping[str, Value]) -> Iterator[tuple[str, bytes]]:
+    tokens = metadata.get(_TOKENS)
+    for key, value in metadata.items():
+        if key == _TOKENS:
+            continue  # a whole vocabulary comes after the other keys
+        if isinstance(value, LazyArray):
+            yield key, encode_texts(value.count, (f"text {i}" for i in range(value.count)))
+        else:
+            yield key, encode(value)
+    if isinstance(tokens, LazyArray):
+        yield from vocabulary_keys(tokens.count)
+
+
+def _split_keys(number: int, parts: int, tensors: int) -> list[tuple[str, bytes]]:
+    """llama.cpp asks for exactly these types."""
+    return [
+        ("split.no", encode(number, ValueType.UINT16)),
+        ("split.count", encode(parts, ValueType.UINT16)),
+        ("split.tensors.count", encode(tensors, ValueType.INT32)),
+    ]
+
+
+def _type_id(tensor: TensorInfo) -> int:
+    known = TYPES_BY_NAME.get(tensor.type)
+    return known.id if known else int(tensor.type.removeprefix("type "))
