@@ -19,7 +19,7 @@ from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.machine import Pool
 from arriero.memory.budget import plan_budget
-from arriero.memory.calibration import Calibration, calibrated
+from arriero.memory.calibration import Calibration
 from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanBuffer, decode, encode
 from tests.memory.planning import ROOMY, plan
@@ -218,29 +218,6 @@ def test_other_models_beside_it(models: dict[str, Path]) -> None:
     planned = plan_budget(header, command, [ROOMY], model=Path("m"), draft=header)
     weights = lines(planned, Component.WEIGHTS)["CPU_Mapped"].bytes or 0
     assert (lines(planned, Component.DRAFT)["CPU_Mapped"].bytes or 0) >= weights
-
-
-def line(method: Method, size: int | None = 100) -> PlanBuffer:
-    return PlanBuffer(component=Component.COMPUTE, device="CUDA0", bytes=size, method=method)
-
-
-def run(residual: int, *, same: bool) -> Calibration:
-    return Calibration(Component.COMPUTE, "CUDA0", residual, same)
-
-
-def test_runs_of_the_same_correct_and_of_others_only_add() -> None:
-    bound = line(Method.ESTIMATED)
-    mine = calibrated(bound, [run(-30, same=True), run(-40, same=True), run(500, same=False)])
-    assert (mine.bytes, mine.method, mine.residual) == (70, Method.CALIBRATED, -30)
-    assert calibrated(bound, [run(-30, same=False)]) == bound
-    more = calibrated(bound, [run(-30, same=False), run(20, same=False)])
-    assert (more.bytes, more.method, more.residual) == (120, Method.ESTIMATED, 20)
-    unknown = calibrated(line(Method.UNKNOWN, None), [run(64, same=True)])
-    assert (unknown.bytes, unknown.method) == (64, Method.CALIBRATED)
-    exact = line(Method.EXACT)
-    assert calibrated(exact, [run(9, same=True)]) == exact
-    other = Calibration(Component.COMPUTE, "CUDA1", 9, True)
-    assert calibrated(bound, [other]) == bound
 
 
 WORDS = """

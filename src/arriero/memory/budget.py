@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -25,7 +25,7 @@ from arriero.memory.caches import (
     refusal,
     total,
 )
-from arriero.memory.calibration import Calibration, calibrated
+from arriero.memory.calibration import Calibration, corrected, run_settings
 from arriero.memory.compute import compute_bound, widest_activation
 from arriero.memory.context import PAD, pad
 from arriero.memory.fit import fitted_context
@@ -59,6 +59,7 @@ def plan_budget(
     calibrations: Iterable[Calibration] = (),
     draft: Header | None = None,
     mmproj: Header | None = None,
+    ask: Callable[[DryRunRequest], DryRun | Unanswered] | None = None,
 ) -> Plan:
     """What a command will take and whether the pools hold it.
 
@@ -72,6 +73,7 @@ def plan_budget(
         calibrations: From earlier runs.
         draft: Header of ``--model-draft``, if the command has one and it could be read.
         mmproj: Header of ``--mmproj``, likewise.
+        ask: In place of a dry run of ``engine``, for who has the answers of many plans already.
 
     Raises:
         ModelError: The header is one that llama.cpp would refuse.
@@ -90,6 +92,7 @@ def plan_budget(
         calibrations=tuple(calibrations),
         draft=draft,
         mmproj=mmproj,
+        ask=ask,
     )
     return planning.plan(command)
 
@@ -99,6 +102,17 @@ _UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
 """What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
 Place = tuple[Component, str]
 _NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
+
+
+def _dry_runs(
+    engine: Engine, environ: Mapping[str, str]
+) -> Callable[[DryRunRequest], DryRun | Unanswered]:
+    directory = engine.path.resolve().parent
+
+    def ask(request: DryRunRequest) -> DryRun | Unanswered:
+        return dry_run(directory, [request], environ=environ, timeout=_DRY_RUN_SECONDS)[0]
+
+    return ask
 
 
 class _Planning:
@@ -115,9 +129,10 @@ class _Planning:
         calibrations: tuple[Calibration, ...],
         draft: Header | None,
         mmproj: Header | None,
+        ask: Callable[[DryRunRequest], DryRun | Unanswered] | None,
     ) -> None:
         self._header, self._about, self._settings = header, about, settings
-        self._pools, self._engine, self._environ = pools, engine, environ
+        self._pools, self._environ = pools, environ
         self._build, self._calibrations = build, calibrations
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
@@ -126,6 +141,7 @@ class _Planning:
         self._lacks: bool | None = False
         """Whether this build does not know the architecture; null where nobody can say."""
         self._draft, self._mmproj = draft, mmproj
+        self._asked = ask if engine is None or ask is not None else _dry_runs(engine, self._environ)
         self._notes: list[PlanNote] = []
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
@@ -150,7 +166,7 @@ class _Planning:
         else:
             buffers = list(self._lines(hparams, dry))
         buffers += self._attachments()
-        buffers = [calibrated(buffer, self._calibrations) for buffer in buffers]
+        buffers = self._corrected(buffers)
         pools = planned_pools(self._pools, buffers, self._settings.fit_target)
         return Plan(
             model=self._model_record(),
@@ -161,6 +177,16 @@ class _Planning:
             notes=tuple(self._notes),
             build=self._build,
         )
+
+    def _corrected(self, buffers: list[PlanBuffer]) -> list[PlanBuffer]:
+        if not self._calibrations:
+            return buffers
+        request = replace(self._request, devices=self._settings.request.devices)
+        settings = replace(self._settings, request=request)
+        own = run_settings(self._about, settings, self._pools)
+        lines, notes = corrected(buffers, self._calibrations, own)
+        self._notes += notes
+        return list(lines)
 
     def _note(self, kind: _NoteId, text: str) -> None:
         note = PlanNote(id=kind, text=text)
@@ -186,10 +212,9 @@ class _Planning:
             return None
 
     def _ask(self, request: DryRunRequest) -> DryRun | None:
-        if self._engine is None or self._mute:
+        if self._asked is None or self._mute:
             return None
-        directory = self._engine.path.resolve().parent
-        answer = dry_run(directory, [request], environ=self._environ, timeout=_DRY_RUN_SECONDS)[0]
+        answer = self._asked(request)
         if not isinstance(answer, Unanswered):
             return answer
         self._mute = True

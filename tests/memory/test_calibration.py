@@ -1,0 +1,202 @@
+"""What runs correct in a plan, and what they never do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.base.words import Component, Method
+from arriero.gguf import Header, read_header, write_model
+from arriero.gguf.presets import tiny
+from arriero.gguf.reader import LazyArray
+from arriero.memory import Calibration
+from arriero.memory.calibration import (
+    calibrated,
+    corrected,
+    fingerprint,
+)
+from arriero.record import PlanBuffer, RunSettings
+
+HERE = RunSettings(
+    n_ctx=4096,
+    n_ctx_seq=1024,
+    n_seq_max=4,
+    kv_unified=False,
+    n_batch=2048,
+    n_ubatch=512,
+    n_rs_seq=0,
+    n_outputs_max=4,
+    flash_attn="auto",
+    type_k="f16",
+    type_v="f16",
+    layers=("CUDA0*9",),
+)
+OTHERS = {
+    "n_ctx": 8192,
+    "n_ctx_seq": 4096,
+    "n_seq_max": 1,
+    "kv_unified": True,
+    "n_ubatch": 256,
+    "n_rs_seq": 3,
+    "n_outputs_max": 1,
+    "flash_attn": "off",
+    "type_k": "q8_0",
+    "type_v": "q8_0",
+    "layers": ("CPU*2", "CUDA0*7"),
+    "flags": ("offload_kqv=False",),
+}
+KNOWN = (Method.EXACT, Method.MEASURED)
+
+
+def line(method: Method = Method.ESTIMATED, size: int | None = 1000, **change: Any) -> PlanBuffer:
+    values = {"component": Component.COMPUTE, "device": "CUDA0", "bytes": size, "method": method}
+    return PlanBuffer(**{**values, **change})
+
+
+def took(taken: int, planned: int | None = 1000, **change: Any) -> Calibration:
+    values = {"component": Component.COMPUTE, "device": "CUDA0", "same": True, "settings": HERE}
+    return Calibration(taken=taken, planned=planned, **{**values, **change})
+
+
+elsewhere = st.sampled_from(sorted(OTHERS)).map(
+    lambda name: msgspec.structs.replace(HERE, **{name: OTHERS[name]})
+)
+calibration = st.builds(
+    Calibration,
+    component=st.sampled_from([Component.COMPUTE, Component.KV]),
+    device=st.sampled_from(["CUDA0", "CUDA1", "CPU", "Vulkan0"]),
+    taken=st.integers(0, 1 << 40),
+    planned=st.none() | st.integers(0, 1 << 40),
+    same=st.booleans(),
+    settings=st.just(HERE) | elsewhere,
+    rounding=st.sampled_from([0, 5243]),
+    method=st.sampled_from(Method),
+    asked=st.none() | st.integers(0, 1 << 40),
+    run=st.just("run-1"),
+)
+buffer = st.builds(
+    line,
+    method=st.sampled_from(Method),
+    size=st.none() | st.integers(0, 1 << 40),
+    component=st.sampled_from([Component.COMPUTE, Component.KV, Component.POOL]),
+    device=st.sampled_from(["CUDA0", "CUDA1", "CPU"]),
+)
+
+
+@given(before=buffer, runs=st.lists(calibration, max_size=8))
+def test_the_rules_hold_whatever_ran(before: PlanBuffer, runs: list[Calibration]) -> None:
+    after = calibrated(before, runs, HERE)
+    mine = [
+        r.taken
+        for r in runs
+        if r.same and r.settings == HERE and r.place == (before.component, before.device)
+    ]
+    if before.method in KNOWN:
+        assert after == before
+    elif mine:
+        assert (after.bytes, after.method) == (max(mine), Method.CALIBRATED)
+        assert after.residual == (None if before.bytes is None else max(mine) - before.bytes)
+    elif before.bytes is None:
+        assert after == before
+    else:
+        assert (after.bytes or 0) >= before.bytes, "optimism was borrowed"
+        assert after.method is before.method
+        if after != before:
+            assert after.residual == (after.bytes or 0) - before.bytes
+            assert after.reason
+
+
+@given(runs=st.lists(calibration, max_size=8), before=st.lists(buffer, max_size=4))
+def test_no_line_is_lost_and_what_is_known_stays(
+    runs: list[Calibration], before: list[PlanBuffer]
+) -> None:
+    after, _ = corrected(before, runs, HERE)
+    assert [(b.component, b.device) for b in after[: len(before)]] == [
+        (b.component, b.device) for b in before
+    ]
+    assert [b for b in after if b.method in KNOWN] == [b for b in before if b.method in KNOWN]
+
+
+@given(settings=elsewhere, taken=st.integers(0, 999))
+def test_what_took_less_counts_for_its_own_settings_only(settings: RunSettings, taken: int) -> None:
+    assert calibrated(line(), [took(taken)], HERE).bytes == taken
+    assert calibrated(line(), [took(taken)], settings) == line()
+    assert calibrated(line(), [took(taken, same=False)], HERE) == line()
+    assert calibrated(line(device="CUDA1"), [took(taken)], HERE) == line(device="CUDA1")
+
+
+@given(settings=elsewhere, taken=st.integers(1001, 5000), size=st.integers(1, 1 << 40))
+def test_what_took_more_counts_for_all_alike_in_proportion(
+    settings: RunSettings, taken: int, size: int
+) -> None:
+    for run, at in ((took(taken, same=False), HERE), (took(taken), settings)):
+        for device in ("CUDA0", "CUDA3"):
+            after = calibrated(line(size=size, device=device), [run], at)
+            assert after.bytes == -(-size * taken // 1000)
+            assert (after.method, after.residual) == (Method.ESTIMATED, (after.bytes or 0) - size)
+    assert calibrated(line(device="CPU"), [took(taken, same=False)], HERE) == line(device="CPU")
+
+
+def test_a_difference_within_a_size_line_s_last_digit_is_none() -> None:
+    assert calibrated(line(), [took(1005, same=False, rounding=5)], HERE) == line()
+    assert calibrated(line(), [took(1006, same=False, rounding=5)], HERE) != line()
+
+
+def test_what_was_unknown_or_not_foreseen_is_what_a_run_took() -> None:
+    unknown = line(Method.UNKNOWN, None)
+    after, notes = corrected([unknown], [took(64), took(8, device="CUDA_Host")], HERE)
+    assert [(b.device, b.bytes, b.method, b.residual) for b in after] == [
+        ("CUDA0", 64, Method.CALIBRATED, None),
+        ("CUDA_Host", 8, Method.CALIBRATED, None),
+    ]
+    assert [note.id for note in notes] == ["calibration"]
+    measured = line(Method.MEASURED)
+    assert corrected([measured], [took(1000), took(8, device="CPU")], HERE) == ((measured,), ())
+
+
+def test_a_run_that_disagrees_with_what_is_known_is_told() -> None:
+    exact = line(Method.EXACT, component=Component.KV)
+    fine = took(1004, component=Component.KV, rounding=5, method=Method.EXACT)
+    assert corrected([exact], [fine], HERE) == ((exact,), ())
+    off = replace(fine, taken=1006, run="run-2")
+    after, notes = corrected([exact], [off, replace(off, run="run-1")], HERE)
+    assert after == (exact,)
+    assert [(note.id, note.text) for note in notes] == [
+        ("drift", "kv on CUDA0: at these settings run-2 took 1006 bytes where 1000 were expected")
+    ]
+    there = msgspec.structs.replace(HERE, n_ctx=8192)
+    _, notes = corrected([exact], [replace(off, planned=2000, taken=2500)], there)
+    assert "at other settings run-2 took 2500 bytes where 2000" in notes[0].text
+    bound = replace(off, planned=2000, method=Method.ESTIMATED)
+    assert corrected([exact], [bound], there) == ((exact,), ())
+
+
+# --- what is the same ---------------------------------------------------------------------------
+
+
+def renamed(header: Header) -> Header:
+    return replace(
+        header,
+        metadata={**header.metadata, "general.name": "another", "tokenizer.chat_template": "x"},
+        tensors=tuple(replace(t, offset=t.offset + 4096) for t in header.tensors),
+    )
+
+
+def test_a_fingerprint_is_of_shapes_alone(tmp_path: Path) -> None:
+    header = read_header(write_model(tmp_path / "a.gguf", tiny("llama")))
+    assert fingerprint(renamed(header)) == fingerprint(header)
+    tokens = header.metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, LazyArray)
+    for key, value in (
+        ("llama.attention.head_count_kv", 1),
+        ("tokenizer.ggml.tokens", replace(tokens, count=tokens.count + 1)),
+    ):
+        other = replace(header, metadata={**header.metadata, key: value})
+        assert fingerprint(other) != fingerprint(header)
+    other = replace(header, tensors=(*header.tensors[1:], replace(header.tensors[0], type="q8_0")))
+    assert fingerprint(other) != fingerprint(header)
