@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -81,8 +82,17 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # the client has had enough
             self.close_connection = True
 
+    def send_part_of(self, data: bytes, length: int) -> None:
+        """Promise everything, send so many bytes and break the connection."""
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes 0-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[:length])
+        self.reset()
+
     def reset(self) -> None:
-        """Break the connection without a word."""
+        """Break the connection without a further word."""
         self.connection.shutdown(socket.SHUT_RDWR)
         self.close_connection = True
 
@@ -91,13 +101,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def site(files: Mapping[str, bytes] | None = None) -> Iterator[Site]:
+def site(
+    files: Mapping[str, bytes] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[Site]:
     """A site at a free port of the loopback interface."""
     here = Site(files=dict(files or {}))
     handler = type("OneSite", (Handler,), {"site": here})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
         here.port = server.server_port
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

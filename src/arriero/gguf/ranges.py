@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from base64 import b64encode
@@ -77,9 +78,8 @@ def parsed(text: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable:
-        raise UsageError(
-            f"not an address: {without_secrets(text)}", hint="write https://host/path/file.gguf"
-        )
+        shown = without_secrets(text.rpartition("@")[2].partition("?")[0])
+        raise UsageError(f"not an address: {shown}", hint="write https://host/path/file.gguf")
     return url
 
 
@@ -224,7 +224,7 @@ class Client:
 
     def _redirected(self, url: SplitResult, location: str, name: str) -> SplitResult:
         try:
-            new = _bare(parsed(urljoin(urlunsplit(_bare(url)), location)))
+            new = _bare(parsed(location and urljoin(urlunsplit(_bare(url)), location)))
         except (UsageError, ValueError):
             raise ModelError(
                 f"{name}: {url.hostname} redirects to what is no address",
@@ -282,8 +282,7 @@ class Client:
 
 
 def _told(error: Exception, name: str) -> ModelError:
-    """What went wrong between here and there. Nothing of the error's own text that may hold more
-    than the name of a host."""
+    """What went wrong between here and there; an error's own text may hold more than a host."""
     again = "check the connection, then try again"
     match error:
         case aiohttp.ClientConnectorCertificateError():
@@ -297,7 +296,8 @@ def _told(error: Exception, name: str) -> ModelError:
         case aiohttp.ClientConnectorDNSError():
             text, hint = f"no address is known for {error.host}", "check the name of the host"
         case aiohttp.ClientConnectorError():
-            text, hint = f"cannot reach {error.host}: {error.os_error.strerror or 'refused'}", again
+            reason = os.strerror(error.errno) if error.errno else "no connection"
+            text, hint = f"cannot reach {error.host}: {reason}", again
         case aiohttp.ClientHttpProxyError():
             text, hint = f"the proxy answers {error.status}", "check the proxy's variables"
         case TimeoutError():
