@@ -1,20 +1,16 @@
-"""Three pictures of a diagnosis: memory per trial, boundaries, memory over time.
-
-Positions across are percentages and sizes of text are pixels, so a picture is as wide as the page
-and stays readable on a phone without a line of script. Every mark is told by its shape or hatching
-and by words as well as by its colour.
-"""
+"""Three pictures of a diagnosis: memory per trial, boundaries, memory over time."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from arriero.base.sizes import MIB, mib
+from arriero.base.sizes import mib
 from arriero.base.words import Component, LimitKind, Role, TrialOutcome
 from arriero.record.documents import Diagnosis, Sample, Trial
+from arriero.report import _drawing as draw
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join
 from arriero.report._text import printable
@@ -26,119 +22,6 @@ SHOWN: Final = 24
 PANELS: Final = 4
 LANES: Final = 4
 POINTS: Final = 400
-_LEFT, _RIGHT = 0.0, 99.0
-
-Scale = Callable[[float], float]
-"""From a value to a position in per cent of the width."""
-
-
-def percent(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
-
-
-def picture(title: str, text: str, height: int, *children: str) -> Markup:
-    """An SVG with its text alternative."""
-    return el(
-        "svg",
-        el("title", title),
-        el("desc", text),
-        *children,
-        width="100%",
-        height=height,
-        role="img",
-        aria_label=f"{title}. {text}",
-    )
-
-
-def patterns() -> Markup:
-    """Hatchings that the pictures share."""
-    return el(
-        "svg",
-        el("title", "Hatchings used in the pictures"),
-        el(
-            "defs",
-            _hatch("refused", "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", 8),
-            _hatch("maybe", "M4,3 a1,1 0 1,0 0.01,0", 8),
-        ),
-        width=0,
-        height=0,
-        aria_hidden="true",
-        class_="defs",
-    )
-
-
-def _hatch(name: str, path: str, step: int) -> Markup:
-    return el(
-        "pattern",
-        el("path", d=path, class_=f"stroke-{name}"),
-        id=f"hatch-{name}",
-        width=step,
-        height=step,
-        patternUnits="userSpaceOnUse",
-    )
-
-
-def _mark(x: float, y: float, shape: str, hint: str) -> Markup:
-    """A trial: disc served, triangle ready, cross failed."""
-    paths = {
-        "served": "M-6,0 a6,6 0 1,0 12,0 a6,6 0 1,0 -12,0 z",
-        "ready": "M0,-7 L7,6 L-7,6 z",
-        "failed": "M-5,-5 L5,5 M-5,5 L5,-5",
-        "peak": "M0,-5 L5,0 L0,5 L-5,0 z",
-    }
-    return el(
-        "svg",
-        el("title", hint),
-        el("path", d=paths[shape], class_=f"mark mark-{shape}"),
-        x=percent(x),
-        y=y,
-        overflow="visible",
-    )
-
-
-def _upright(x: float, top: float, bottom: float, kind: str) -> Markup:
-    return el("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_=kind)
-
-
-def _linear(low: float, high: float) -> Scale:
-    span = (high - low) or 1
-    return lambda value: _LEFT + (_RIGHT - _LEFT) * (value - low) / span
-
-
-def _log2(low: float, high: float) -> Scale:
-    line = _linear(math.log2(low), math.log2(high))
-    return lambda value: line(math.log2(value))
-
-
-def _anchor(x: float) -> str:
-    return "start" if x < 8 else "end" if x > 92 else "middle"
-
-
-def _axis(scale: Scale, ticks: Sequence[float], label: Callable[[float], str]) -> Markup:
-    shown = [
-        join(
-            _upright(scale(tick), 0, 5, "axis"),
-            el(
-                "text",
-                label(tick),
-                x=percent(scale(tick)),
-                y=18,
-                text_anchor=_anchor(scale(tick)),
-                class_="tick",
-            ),
-        )
-        for tick in ticks
-    ]
-    base = el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=0.5, y2=0.5, class_="axis")
-    return picture("Axis", ", ".join(map(label, ticks)), 22, base, *shown)
-
-
-def _size_ticks(high: float) -> list[float]:
-    """Zero and up to five more sizes, a power of two MiB apart."""
-    step = float(MIB)
-    while high / step > 5:
-        step *= 2
-    return [step * index for index in range(int(high // step) + 1)]
 
 
 # --- memory per trial --------------------------------------------------------------------------
@@ -208,15 +91,15 @@ def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> M
     sums = [sum(size for *_, size, _ in _segments(row.trial, device)) for row in rows]
     peaks = [_peak(doc, row.trial, device) or 0 for row in rows]
     high = max([*sums, *peaks, bound[0] if bound else 0, 1])
-    scale = _linear(0, high)
+    scale = draw.linear(0, high)
     used = dict.fromkeys(part for row in rows for _, part, *_ in _segments(row.trial, device))
-    key = [_swatch(f"fill-{part.value}", say.SHORT[part]) for part in used]
+    key = [draw.swatch(f"fill-{part.value}", say.SHORT[part]) for part in used]
     if any(refused for row in rows for *_, refused in _segments(row.trial, device)):
-        key.append(_swatch("swatch-refused", "refused"))
+        key.append(draw.swatch("swatch-refused", "refused"))
     if any(peaks):
-        key.append(_key_mark("peak", _peak_name(doc, device)))
+        key.append(draw.key_mark("peak", _peak_name(doc, device)))
     if bound:
-        key.append(_swatch("swatch-limit", bound[1]))
+        key.append(draw.swatch("swatch-limit", bound[1]))
     items = [
         el(
             "li",
@@ -232,7 +115,7 @@ def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> M
         el("figcaption", f"Memory on {device} per trial{note}"),
         el("ul", *key, class_="key"),
         el("ol", *items, class_="bars"),
-        _axis(scale, _size_ticks(high), lambda tick: say.size(int(tick))),
+        draw.axis(scale, draw.size_ticks(high), lambda tick: say.size(int(tick))),
     )
 
 
@@ -275,12 +158,12 @@ def _peak_name(doc: Diagnosis, device: str) -> str:
 
 
 def _bar(
-    doc: Diagnosis, row: Row, device: str, scale: Scale, bound: tuple[int, str] | None
+    doc: Diagnosis, row: Row, device: str, scale: draw.Scale, bound: tuple[int, str] | None
 ) -> Markup:
     shapes: list[Markup] = []
     at = 0
     for name, part, size, refused in _segments(row.trial, device):
-        where = {"x": percent(scale(at)), "width": percent(scale(at + size) - scale(at))}
+        where = {"x": draw.percent(scale(at)), "width": draw.percent(scale(at + size) - scale(at))}
         hint = el("title", f"{name} {mib(size)} MiB{' refused' if refused else ''}")
         shapes.append(el("rect", hint, y=4, height=18, class_=f"fill-{part.value}", **where))
         if refused:
@@ -290,36 +173,11 @@ def _bar(
         at += size
     peak = _peak(doc, row.trial, device)
     if bound:
-        shapes.append(_upright(scale(bound[0]), 0, 26, "limit"))
+        shapes.append(draw.upright(scale(bound[0]), 0, 26, "limit"))
     if peak is not None:
         name = _peak_name(doc, device)
-        shapes.append(_mark(scale(peak), 13, "peak", f"{name} {mib(peak)} MiB"))
-    return picture(f"Trial {row.n}", _values(doc, row, device), 26, *shapes)
-
-
-def _swatch(kind: str, text: str) -> Markup:
-    box = el("rect", width=14, height=14, class_=kind.replace("swatch-refused", "plain"))
-    inner = [box]
-    if kind == "swatch-refused":
-        inner.append(el("rect", width=14, height=14, fill="url(#hatch-refused)"))
-    if kind == "swatch-limit":
-        inner = [el("line", x1=7, x2=7, y1=0, y2=14, class_="limit")]
-    if kind == "swatch-maybe":
-        inner = [el("rect", width=14, height=14, class_="ready-zone"), _dots()]
-    return el("li", _icon(text, *inner), text)
-
-
-def _dots() -> Markup:
-    return el("rect", width=14, height=14, fill="url(#hatch-maybe)")
-
-
-def _icon(text: str, *children: str) -> Markup:
-    return el("svg", el("title", text), *children, width=14, height=14, aria_hidden="true")
-
-
-def _key_mark(shape: str, text: str) -> Markup:
-    mark = _mark(0, 7, shape, text).replace('x="0%"', 'x="7"')
-    return el("li", _icon(text, Markup(mark)), text)
+        shapes.append(draw.mark(scale(peak), 13, "peak", f"{name} {mib(peak)} MiB"))
+    return draw.picture(f"Trial {row.n}", _values(doc, row, device), 26, *shapes)
 
 
 # --- boundaries --------------------------------------------------------------------------------
@@ -352,22 +210,22 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
         # Room for the zone in which it fails, although nothing beyond was tried.
         high *= 1.1
     doubling = high / low >= 4
-    scale = _log2(low, high) if doubling else _linear(low, high)
+    scale = draw.log2(low, high) if doubling else draw.linear(low, high)
     strips = [
         el("li", el("p", text, class_="label"), _lane(flag, lane, scale))
         for text, lane in lanes.items()
     ]
     outcomes = {_outcome(trial) for lane in lanes.values() for _, trial in lane}
     key = [
-        *([_swatch("served-zone", "served")] if boundary.served else []),
+        *([draw.swatch("served-zone", "served")] if boundary.served else []),
         *(
-            [_swatch("swatch-maybe", "ready, not shown to serve")]
+            [draw.swatch("swatch-maybe", "ready, not shown to serve")]
             if (boundary.ready or 0) > (boundary.served or 0)
             else []
         ),
-        *([_swatch("swatch-refused", "fails")] if boundary.fails else []),
+        *([draw.swatch("swatch-refused", "fails")] if boundary.fails else []),
         *(
-            _key_mark(outcome, text)
+            draw.key_mark(outcome, text)
             for outcome, text in (
                 ("served", "trial that served"),
                 ("ready", "trial that got ready"),
@@ -376,7 +234,7 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
             if outcome in outcomes
         ),
     ]
-    ticks = _doublings(low, high) if doubling else [low, float(max(values))]
+    ticks = draw.doublings(low, high) if doubling else [low, float(max(values))]
     return el(
         "figure",
         el(
@@ -386,7 +244,7 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
         el("ul", *key, class_="key"),
         _zones(edge, low, high, scale),
         el("ol", *strips, class_="bars"),
-        _axis(scale, ticks, lambda tick: f"{round(tick)}"),
+        draw.axis(scale, ticks, lambda tick: f"{round(tick)}"),
     )
 
 
@@ -394,7 +252,7 @@ def _outcome(trial: Trial) -> str:
     return trial.outcome.value if started(trial) else TrialOutcome.FAILED.value
 
 
-def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
+def _zones(edge: Edge, low: float, high: float, scale: draw.Scale) -> Markup:
     boundary = edge.boundary
     served, ready, fails = boundary.served, boundary.ready, boundary.fails
     shapes = []
@@ -402,7 +260,7 @@ def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
     def zone(start: float, stop: float, kind: str, hatch: str, words: str) -> None:
         left = scale(max(start, low))
         width = max(scale(min(stop, high)) - left, 0.6)
-        where = {"x": percent(left), "width": percent(width)}
+        where = {"x": draw.percent(left), "width": draw.percent(width)}
         shapes.append(el("rect", el("title", words), y=2, height=20, class_=kind, **where))
         if hatch:
             shapes.append(el("rect", y=2, height=20, fill=f"url(#hatch-{hatch})", **where))
@@ -413,11 +271,11 @@ def _zones(edge: Edge, low: float, high: float, scale: Scale) -> Markup:
         zone(served or low, ready, "ready-zone", "maybe", f"ready up to {ready}")
     if fails is not None and fails >= low:
         zone(fails, high, "plain", "refused", f"fails from {fails}")
-        shapes.append(_upright(scale(fails), 0, 24, "limit"))
-    return picture(f"Boundary of {edge.flag}", edge.sentence, 24, *shapes)
+        shapes.append(draw.upright(scale(fails), 0, 24, "limit"))
+    return draw.picture(f"Boundary of {edge.flag}", edge.sentence, 24, *shapes)
 
 
-def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: Scale) -> Markup:
+def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: draw.Scale) -> Markup:
     shapes, told = [], []
     last, low = -100.0, False
     for value, group in _grouped(lane):
@@ -427,19 +285,19 @@ def _lane(flag: str, lane: Sequence[tuple[int, Trial]], scale: Scale) -> Markup:
         times = f" ×{len(group)}" if len(group) > 1 else ""
         for trial in group:
             told.append(f"{flag} {value} {_outcome(trial)} (trial {trial.n})")
-            shapes.append(_mark(x, 26, _outcome(trial), told[-1]))
+            shapes.append(draw.mark(x, 26, _outcome(trial), told[-1]))
         shapes.append(
             el(
                 "text",
                 f"{value}{times}",
-                x=percent(x),
+                x=draw.percent(x),
                 y=47 if low else 13,
-                text_anchor=_anchor(x),
+                text_anchor=draw.anchor(x),
                 class_="tick",
             )
         )
-    line = el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=26, y2=26, class_="lane")
-    return picture(f"Trials along {flag}", "; ".join(told), 52, line, *shapes)
+    line = draw.across(26, "lane")
+    return draw.picture(f"Trials along {flag}", "; ".join(told), 52, line, *shapes)
 
 
 def _grouped(lane: Sequence[tuple[int, Trial]]) -> list[tuple[int, list[Trial]]]:
@@ -447,12 +305,6 @@ def _grouped(lane: Sequence[tuple[int, Trial]]) -> list[tuple[int, list[Trial]]]
     for value, trial in lane:
         groups.setdefault(value, []).append(trial)
     return sorted(groups.items())
-
-
-def _doublings(low: float, high: float) -> list[float]:
-    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
-    step = max(1, math.ceil((last - first + 1) / 6))
-    return [2.0**power for power in range(first, last + 1, step)]
 
 
 # --- memory over time --------------------------------------------------------------------------
@@ -479,7 +331,7 @@ def timelines(facts: DiagnosisView) -> list[Markup]:
     names = dict.fromkeys(name for row in rows for name in _series(row.trial.samples))
     key = [_line_key(name, index) for index, name in enumerate(names)]
     if limit:
-        key.append(_swatch("swatch-limit", say.limit(limit)))
+        key.append(draw.swatch("swatch-limit", say.limit(limit)))
     panels = [
         el(
             "li",
@@ -524,7 +376,7 @@ def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 def _line_key(name: str, index: int) -> Markup:
     line = el("line", x1=0, x2=14, y1=7, y2=7, class_=f"series series-{index % 4}")
-    return el("li", _icon(name, line), name)
+    return el("li", draw.icon(name, line), name)
 
 
 def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -> Markup:
@@ -557,37 +409,25 @@ def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -
     inner = el(
         "svg",
         *curves,
-        x=percent(_LEFT),
-        width=percent(_RIGHT - _LEFT),
+        x=draw.percent(draw.LEFT),
+        width=draw.percent(draw.RIGHT - draw.LEFT),
         height=bottom + 4,
         viewBox=f"0 0 1000 {bottom + 4}",
         preserveAspectRatio="none",
     )
-    scale = _linear(start, stop if stop > start else start + 1)
+    scale = draw.linear(start, stop if stop > start else start + 1)
     marks: list[str] = [inner]
     if limit is not None:
-        level = f"{y(limit):.1f}"
-        marks.append(
-            el(
-                "line",
-                x1=percent(_LEFT),
-                x2=percent(_RIGHT),
-                y1=level,
-                y2=level,
-                class_="limit",
-            )
-        )
-    marks += [_upright(scale(at), bottom, bottom + 8, "request") for at in sent]
-    marks.append(
-        el("line", x1=percent(_LEFT), x2=percent(_RIGHT), y1=bottom, y2=bottom, class_="axis")
-    )
-    marks.append(el("text", say.size(int(high)), x=percent(_LEFT), y=10, class_="tick"))
+        marks.append(draw.across(y(limit), "limit"))
+    marks += [draw.upright(scale(at), bottom, bottom + 8, "request") for at in sent]
+    marks.append(draw.across(bottom, "axis"))
+    marks.append(el("text", say.size(int(high)), x=draw.percent(draw.LEFT), y=10, class_="tick"))
     for at, anchor in ((start, "start"), (stop, "end")):
         marks.append(
             el(
                 "text",
                 f"{at:.1f} s",
-                x=percent(scale(at)),
+                x=draw.percent(scale(at)),
                 y=138,
                 text_anchor=anchor,
                 class_="tick",
@@ -602,6 +442,6 @@ def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -
     ]
     text = f"{'; '.join(told)}; {requests} from {start:.1f} s to {stop:.1f} s"
     return join(
-        picture(f"Memory over time in trial {trial.n}", text, 144, *marks),
+        draw.picture(f"Memory over time in trial {trial.n}", text, 144, *marks),
         el("p", text, class_="values"),
     )

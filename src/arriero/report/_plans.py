@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Cost, Method
 from arriero.memory.pools import HOST, pool_of
-from arriero.memory.settings import AUTO_SLOTS
-from arriero.record.documents import Advice, FrontierPoint, Plan, PlanBuffer, PlanPool
+from arriero.memory.settings import AUTO_SLOTS, DEFAULT_CHECKPOINTS
+from arriero.record.documents import (
+    Advice,
+    FrontierPoint,
+    Plan,
+    PlanBuffer,
+    PlanContext,
+    PlanPool,
+)
 from arriero.report import _words as say
 from arriero.report._text import printable
 
 GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
 """Host memory that is not taken at the start but filled by what is served."""
 _SLOTS: Final = ("-np", "--parallel")
+_CHECKPOINTS: Final = ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints")
+_NAMES: Final = {**say.SHORT, Component.POOL: "backend pool"}
 _MEANT: Final = {
     Component.PROMPT_CACHE: "can overshoot while it saves",
-    Component.CHECKPOINTS: "no limit by bytes exists",
+    Component.CHECKPOINTS: "nothing limits their bytes",
 }
 _LONG_NAME: Final = 40
+_FEW: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +51,15 @@ class Share:
     buffer: PlanBuffer = field(repr=False)
 
     @property
-    def grows(self) -> bool:
-        return self.buffer.component in GROWING
+    def size(self) -> str:
+        """MiB with the bound that it is; ``?`` where it is unknown."""
+        size = self.buffer.bytes
+        return "?" if size is None else f"{self.bound} {mib(size)}".lstrip()
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """Where it is and what it is made of, as far as that is to be said."""
+        return tuple(filter(None, (self.device, self.detail)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +82,13 @@ class Contents:
         return f"{self.title} ({limit})" if limit and len(limit) <= _LONG_NAME else self.title
 
     @property
-    def lacks_only(self) -> set[Component]:
-        """What is unknown in it, if everything else of it is known and the margin is kept."""
+    def fits_as_known(self) -> bool:
+        """Whether it fits but for the backend's own pools, which no plan can know."""
         pool = self.pool
         if pool is None or not pool.usable or pool.headroom is None or pool.headroom < pool.margin:
-            return set()
-        return {share.buffer.component for share in self.shares if share.buffer.bytes is None}
+            return False
+        unknown = {share.buffer.component for share in self.shares if share.buffer.bytes is None}
+        return unknown <= {Component.POOL}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +110,10 @@ class Reach:
     tokens: str
     each: str
     limited_by: str
-    own: bool
-    """Whether these are the slots of the command itself."""
+    now: str
+    """The command's own context, where these are its slots."""
+    room: str
+    """What is left in the limiting pool."""
     point: FrontierPoint = field(repr=False)
 
 
@@ -159,32 +180,47 @@ def _about(pool: PlanPool) -> str:
 
 def _verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
     """Whether the pool holds what is planned, in half a sentence."""
-    unknown = say.listed(
-        [*dict.fromkeys(say.SHORT[b.component] for b in inside if b.bytes is None)]
-    )
+    unknown = dict.fromkeys(_NAMES[b.component] for b in inside if b.bytes is None)
     grown = pool.planned > pool.at_start
     if not pool.usable:
         return f"its size cannot be used: {printable(pool.note) or 'no reason known'}"
     if pool.free is None or pool.headroom is None:
-        return f"{excess(pool.planned)} planned; whether there is room cannot be said"
-    if not inside and pool.fits is not False:
-        return "nothing is planned here"
-    start = pool.free - pool.at_start
+        return f"{excess(pool.planned)} planned; whether there is room is not known"
     kept = left(pool.margin)
     if pool.fits is not False:
-        when = " when all has grown" if grown else ""
-        what = f" for what is unknown ({unknown})" if unknown else " as margin"
-        return f"{left(pool.headroom)} left{when}, {kept} of them kept{what}"
-    over = f"{excess(-pool.headroom)} too much"
+        room = f"{left(pool.headroom)} left" + " when all has grown" * grown
+        if not unknown:
+            return f"{room}, {kept} of them kept as margin"
+        names = say.listed([*unknown])
+        if unknown.keys() == {_NAMES[Component.POOL]}:
+            return f"{room}, {kept} of them kept for the {names}"
+        are = "are" if len(unknown) > 1 or names.endswith("s") else "is"
+        return f"{names} {are} unknown; {room} before {'them' if are == 'are' else 'it'}"
+    start = pool.free - pool.at_start
+    beyond = excess(-pool.headroom)
     if start < 0:
-        later = f", {excess(-pool.headroom)} when all has grown" if grown else ""
+        later = f", {beyond} when all has grown" if grown else ""
         return f"{excess(-start)} too much" + (" at the start" if grown else "") + later
     if start < pool.margin:
-        later = f", {over} when all has grown" if grown and pool.headroom < 0 else ""
+        later = f", {beyond} too much when all has grown" if grown and pool.headroom < 0 else ""
         return f"{left(start)} left at the start, less than the {kept} to keep{later}"
     if pool.headroom < 0:
-        return f"starts with {left(start)} left, but what grows can take {over}"
-    return f"starts with {left(start)} left; what grows can leave {left(pool.headroom)} of {kept}"
+        later = f"what grows can take {beyond} more than there is"
+    else:
+        later = f"what grows can leave {left(pool.headroom)} of the {kept} to keep"
+    return f"starts with {left(start)} left, but {later}"
+
+
+def rooms(pools: Sequence[Contents]) -> str:
+    """What is left in some pools that hold what is planned."""
+    known = [one.pool for one in pools if one.pool is not None and one.pool.headroom is not None]
+    grown = " when all has grown" * any(pool.planned > pool.at_start for pool in known)
+    if len(known) > _FEW:
+        least = min(pool.headroom or 0 for pool in known)
+        return f"at least {left(least)} left on each of {len(known)} pools{grown}"
+    told = [f"{left(pool.headroom or 0)} on {printable(pool.name)}" for pool in known]
+    told[:1] = [told[0].replace(" on ", " left on ", 1)]
+    return say.listed(told) + grown
 
 
 # --- lines -------------------------------------------------------------------------------------
@@ -198,7 +234,7 @@ def _share(buffer: PlanBuffer, pool: PlanPool | None, doc: Plan) -> Share:
         remark = "; ".join(filter(None, (remark, _MEANT[buffer.component])))
     bound = "up to" if grows else "≤" if buffer.upper_bound else ""
     return Share(
-        name=say.SHORT[buffer.component],
+        name=_NAMES[buffer.component],
         device="" if own else printable(buffer.device),
         detail=_detail(buffer, doc),
         bound=bound if buffer.bytes is not None else "",
@@ -224,10 +260,24 @@ def _detail(buffer: PlanBuffer, doc: Plan) -> str:
     match buffer.component:
         case Component.KV:
             return f"{context.n_ctx} tokens"
-        case Component.RS | Component.CHECKPOINTS if slots > 1 and size % slots == 0:
-            return f"{slots} slots × {mib(size // slots)}"
+        case Component.RS | Component.CHECKPOINTS if size % slots == 0:
+            each, times = size // slots, [say.count(slots, "slot")]
+            kept = _kept(doc.argv) if buffer.component is Component.CHECKPOINTS else None
+            if kept and each % kept == 0:
+                each, times = each // kept, [*times, str(kept)]
+            return " × ".join([*times, mib(each)])
         case _:
             return ""
+
+
+def _kept(argv: Sequence[str]) -> int | None:
+    """Checkpoints of one slot; null where a flag adds to them or the command is not known."""
+    if not argv or any(word.startswith(("--spec-", "-md", "--model-draft")) for word in argv):
+        return None
+    said = [value for flag, value in pairwise(argv) if flag in _CHECKPOINTS]
+    if not said:
+        return DEFAULT_CHECKPOINTS
+    return int(said[-1]) if said[-1].isdecimal() else None
 
 
 # --- context -----------------------------------------------------------------------------------
@@ -243,22 +293,22 @@ def _context(doc: Plan) -> Iterator[str]:
     if context is None:
         return
     slots, tokens, each = context.n_seq_max, context.n_ctx, context.n_ctx_seq
-    given = f"-c {context.asked}" if context.asked else "no -c given"
-    auto = slots == AUTO_SLOTS and context.kv_unified and not {*_SLOTS} & {*doc.argv}
-    if slots == 1:
-        shared = f"{tokens} tokens for one slot"
-    elif context.kv_unified:
-        shared = f"{tokens} tokens, shared by {slots} slots"
-    else:
-        given = f"{given} -np {slots}" if context.asked else f"{given}, -np {slots}"
-        shared = f"{tokens} tokens: {each} a slot"
+    told = f"-c {context.asked}" if context.asked else "no -c given"
+    if slots > 1 and not context.kv_unified:
+        told += f"{'' if context.asked else ','} -np {slots}"
+    if tokens != context.asked:
+        told += f" is {tokens} tokens" if context.asked else f": {tokens} tokens"
     if context.asked is None and tokens == doc.model.n_ctx_train:
-        shared += " (the model's training context)"
-    yield f"{given} is {shared}" if context.asked else f"{given}: {shared}"
-    if context.asked and tokens > context.asked and not context.kv_unified and slots > 1:
-        yield "a slot's share is rounded up to 256"
-    if auto and doc.argv:
-        yield f"no -np given: the server takes {AUTO_SLOTS}"
+        told += ", the model's training context"
+    if slots == 1:
+        yield f"{told} for one slot"
+    elif not context.kv_unified:
+        rounded = " (a share is rounded up to 256)" if tokens > (context.asked or tokens) else ""
+        yield f"{told}: {each} a slot{rounded}"
+    else:
+        auto = slots == AUTO_SLOTS and doc.argv and not {*_SLOTS} & {*doc.argv}
+        why = f" (no -np given: the server takes {AUTO_SLOTS})" if auto else ""
+        yield f"{told}, shared by {slots} slots{why}"
     trained = doc.model.n_ctx_train
     if trained and each > trained:
         yield f"a slot has more than the {trained} tokens that the model was trained on"
@@ -270,24 +320,27 @@ def _context(doc: Plan) -> Iterator[str]:
 # --- changes and frontier ----------------------------------------------------------------------
 
 
-def fixes(advice: Iterable[Advice]) -> tuple[Fix, ...]:
+def fixes(doc: Plan) -> tuple[Fix, ...]:
     """Changes in the order of the document: cheapest first."""
     return tuple(
         Fix(
             change=printable(one.change),
             pool=printable(one.pool),
             headroom=one.headroom,
-            costs=_costs(one),
+            costs=_costs(one, {pool.name: pool.margin for pool in doc.pools}),
             advice=one,
         )
-        for one in advice
+        for one in doc.advice
     )
 
 
-def _costs(advice: Advice) -> str:
+def _costs(advice: Advice, margins: Mapping[str, int]) -> str:
     cost = "nothing" if advice.cost is Cost.FREE else advice.cost.value
-    enough = {True: "", False: "not enough alone", None: "may not be enough"}[advice.fits]
-    return "; ".join(filter(None, (cost, enough)))
+    # Unknown is mostly a backend's own pool, and the margin is kept for that.
+    roomy = advice.headroom is not None and advice.headroom >= margins.get(advice.pool, 0)
+    if advice.fits or (advice.fits is None and roomy):
+        return cost
+    return f"{cost}; {'not enough alone' if advice.fits is False else 'may not be enough'}"
 
 
 def reaches(doc: Plan) -> tuple[Reach, ...]:
@@ -301,17 +354,23 @@ def reaches(doc: Plan) -> tuple[Reach, ...]:
             if point.kv_unified and point.n_seq_max > 1
             else str(point.n_ctx_seq),
             limited_by=_limited(point),
-            own=doc.context is not None
-            and (point.n_seq_max, point.kv_unified)
-            == (doc.context.n_seq_max, doc.context.kv_unified),
+            now=_now(point, doc.context),
+            room="" if point.headroom is None else f"{left(point.headroom)} left",
             point=point,
         )
         for point in doc.frontier
     )
 
 
+def _now(point: FrontierPoint, context: PlanContext | None) -> str:
+    same = context is not None and (point.n_seq_max, point.kv_unified) == (
+        context.n_seq_max,
+        context.kv_unified,
+    )
+    return f"now {context.n_ctx}" if context is not None and same else ""
+
+
 def _limited(point: FrontierPoint) -> str:
-    if point.limited_by is None:
-        return "training context" if point.n_ctx is not None else "unknown"
-    room = "" if point.headroom is None else f", {left(point.headroom)} left"
-    return printable(point.limited_by) + room
+    if point.limited_by is not None:
+        return printable(point.limited_by)
+    return "unknown" if point.n_ctx is None else "training context"

@@ -119,14 +119,13 @@ def setting(baseline: Baseline) -> tuple[str, ...]:
 
 def planned(doc: Plan) -> tuple[str, ...]:
     """Model and engine of a plan, one phrase each."""
-    build = "the newest known build" if doc.build is None else f"b{doc.build}"
-    asked = f"{engine(doc.engine)} asked" if doc.engine else f"no engine asked, rules of {build}"
-    size = doc.model.file_bytes
+    build = "newest rules" if doc.build is None else f"b{doc.build}"
+    asked = f"{engine(doc.engine)} asked" if doc.engine else f"{build}, no engine asked"
     name = printable(re.split(r"[/\\]", doc.model.path)[-1])
     return (
         *([name] if name else []),
         _model(doc.model),
-        *([] if size is None else [f"file {human(size)}"]),
+        *([] if doc.model.file_bytes is None else [size(doc.model.file_bytes)]),
         asked,
     )
 

@@ -13,6 +13,7 @@ from importlib import resources
 
 from arriero.base.sizes import mib
 from arriero.record.documents import Baseline, Diagnosis
+from arriero.report import _drawing as draw
 from arriero.report import _pictures as pictures
 from arriero.report import _words as say
 from arriero.report import view
@@ -48,7 +49,7 @@ def diagnosis(doc: Diagnosis) -> str:
             "footer",
             el("p", f"{facts.effort} · record {doc.id} · {doc.baseline.taken_at} · Arriero"),
         ),
-        pictures.patterns(),
+        draw.patterns(),
     )
     return _page(f"{facts.finding.word}: {facts.finding.sentence}", body)
 

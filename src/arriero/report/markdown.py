@@ -10,13 +10,16 @@ from arriero.base.words import Component
 from arriero.record.documents import (
     Baseline,
     Diagnosis,
+    EngineRecord,
     Explanation,
     Explanations,
+    Plan,
     Step,
     Verification,
 )
 from arriero.report import _words as say
 from arriero.report import view
+from arriero.report._plans import Contents, Reach, left
 from arriero.report._text import command, printable
 from arriero.report._trials import Size, Table
 
@@ -94,6 +97,90 @@ def verification(doc: Verification) -> str:
             prose(f"{facts.effort}; record {doc.id}"),
         ]
     )
+
+
+def plan(doc: Plan) -> str:
+    """What a command will take, pool by pool, and what to change."""
+    facts = view.plan(doc)
+    return _joined(
+        [
+            f"## Arriero plan {prose(doc.id)}".rstrip(),
+            prose(" · ".join(facts.setting)),
+            *_finding(facts.finding),
+            *bullets("", facts.context),
+            *(part for one in facts.pools for part in _pool(one)),
+            *_frontier(facts.reaches),
+            *_fixes(facts),
+            *bullets("Notes", facts.notes),
+            *_planned(doc),
+            prose(f"record {doc.id}") if doc.id else "",
+        ]
+    )
+
+
+def _pool(one: Contents) -> Iterable[str]:
+    yield f"### {prose(one.title)}" + (f": {prose(one.about)}" if one.about else "")
+    rows = [
+        (
+            share.name,
+            code(printable(share.buffer.device)),
+            share.size,
+            share.method,
+            prose("; ".join(filter(None, (share.detail, share.remark)))),
+        )
+        for share in one.shares
+    ]
+    if rows:
+        yield grid(("what", "on", "MiB", "method", "about"), rows, right={2})
+    yield prose(f"→ {one.verdict}")
+
+
+def _frontier(reaches: Sequence[Reach]) -> list[str]:
+    if not reaches:
+        return []
+    heads = ("slots", "tokens in all", "of one slot", "limited by", "left there", "as given")
+    rows = [
+        (r.slots, r.tokens, r.each, prose(r.limited_by), r.room.removesuffix(" left"), r.now)
+        for r in reaches
+    ]
+    return ["### Largest context for each number of slots", grid(heads, rows, right={0, 1, 2, 4})]
+
+
+def _fixes(facts: view.PlanView) -> Iterable[str]:
+    if facts.fixes:
+        heads = ("change", "left", "in", "saves", "costs", "")
+        rows = [
+            (
+                code(fix.change),
+                "?" if fix.headroom is None else left(fix.headroom),
+                prose(fix.pool),
+                left(fix.advice.saves),
+                prose(fix.costs),
+                "**recommended**" if fix.advice.recommended else "",
+            )
+            for fix in facts.fixes
+        ]
+        yield "### Changes, cheapest first"
+        yield grid(heads, rows, right={1, 3})
+    if facts.enough:
+        yield prose(facts.enough)
+    if facts.copy:
+        yield "The recommended command:"
+        yield shell(facts.copy, {})
+    if facts.prove:
+        yield "Prove it by a start:"
+        yield shell(("arriero", "verify", "--", *facts.prove), {})
+
+
+def _planned(doc: Plan) -> list[str]:
+    lines = [f"- Model: {code(printable(doc.model.path))}"]
+    if doc.engine:
+        lines += _engine(doc.engine)
+    return [
+        "### Setting",
+        "\n".join(lines),
+        *(["Command as given:", shell(doc.argv, {})] if doc.argv else []),
+    ]
 
 
 # --- parts, shared with the upstream report ----------------------------------------------------
@@ -216,11 +303,7 @@ def _steps(facts: view.DiagnosisView) -> list[str]:
 
 def _baseline(baseline: Baseline) -> list[str]:
     model, engine = baseline.model, baseline.engine
-    lines = [
-        f"- Engine: {code(printable(engine.path))} (found by {prose(printable(engine.found_by))})",
-        f"- Version: {code(printable(engine.version or 'unknown'))}; {prose(say.engine(engine))}",
-        f"- System: {prose(printable(baseline.system))}",
-    ]
+    lines = [*_engine(engine), f"- System: {prose(printable(baseline.system))}"]
     if model is not None:
         size = "size unknown" if model.file_bytes is None else say.size(model.file_bytes)
         lines.append(
@@ -244,6 +327,13 @@ def _baseline(baseline: Baseline) -> list[str]:
     for name, value in baseline.visibility.items():
         lines.append(f"- {code(printable(f'{name}={value}'))}")
     return ["### Setting", "\n".join(lines), "Command as given:", shell(baseline.argv, {})]
+
+
+def _engine(engine: EngineRecord) -> list[str]:
+    return [
+        f"- Engine: {code(printable(engine.path))} (found by {prose(printable(engine.found_by))})",
+        f"- Version: {code(printable(engine.version or 'unknown'))}; {prose(say.engine(engine))}",
+    ]
 
 
 def _tails(doc: Diagnosis) -> list[str]:

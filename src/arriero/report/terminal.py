@@ -204,19 +204,21 @@ def plan(doc: Plan, *, width: int = 80, colour: bool = False, encoding: str = "u
     facts = view.plan(doc)
     used = [one for one in facts.pools if one.shares or one.fits is False]
     idle = [one for one in facts.pools if one not in used]
-    column = max((cells(_label(share)) for one in used for share in one.shares), default=0)
+    notes = [line for note in facts.notes for line in _paragraph("NOTE", note, width)]
     lines = [
         *_wrapped(" · ".join(facts.setting), width, style="dim"),
         Line(""),
         *(line for block in _finding(facts.finding, width) for line in block.lines),
-        *_wrapped("; ".join(facts.context), width),
-        *(line for one in used for line in _pool(one, column, width)),
-        *(line for one in idle for line in _bullet(f"{one.title}: {one.about}", width)),
+        *(_wrapped("; ".join(facts.context), width) if facts.context else []),
+        *_shares(used, width),
+        *([Line("")] * bool(idle)),
+        *(line for one in idle for line in _titled(one.title, f"{one.about}; unused", width)),
         *_frontier(facts.reaches, width),
-        *(line for note in facts.notes for line in _paragraph("NOTE", note, width)),
+        *([Line("")] * bool(notes)),
+        *notes,
         *_fixes(facts.fixes, facts.enough, width),
         *_commands(facts, width),
-        *_wrapped(facts.footer, width, style="dim"),
+        *(_wrapped(f"to share it: arriero report {doc.id}", width, style="dim") if doc.id else []),
     ]
     return _finish(lines, colour=colour, encoding=encoding)
 
@@ -323,27 +325,43 @@ def _edges(facts: view.DiagnosisView, width: int) -> list[Block]:
 
 
 def _label(share: Share) -> str:
-    return "  ".join(filter(None, (share.name, share.device, share.detail)))
+    return "  ".join(filter(None, (share.name, *share.about)))
 
 
-def _pool(one: Contents, column: int, width: int) -> list[Line]:
-    """A pool, a line for each share of it, and what that leaves."""
+def _shares(pools: Sequence[Contents], width: int) -> list[Line]:
+    """Each pool, a line for each share of it, and what that leaves."""
+    shares = [share for one in pools for share in one.shares]
+    if not shares:
+        return []
     narrow = width < _NARROW
-    title = one.title + (f"  {one.about}" if one.about else "")
-    first, *more = wrap(title, width, rest="  ")
-    sized = [_planned_size(share, narrow) for share in one.shares]
-    number = 14 if not narrow else 10
-    column = min(column, width - number - (12 if narrow else 24))
-    lines = [Line(""), Line(first, "head", len(one.title)), *map(Line, more)]
-    for share, size in zip(one.shares, sized, strict=True):
-        remark = share.method + (f": {share.remark}" if share.remark else "")
-        label = _label(share) if cells(_label(share)) <= column else share.name
-        start = f"  {pad(label, column)} {pad(size, number, right=True)}  "
-        rest = "      " if narrow else " " * cells(start)
-        lines += map(Line, wrap(remark, width, first=start, rest=rest))
-    tone = {True: Tone.GOOD, False: Tone.BAD, None: Tone.OPEN}[one.fits]
-    first, *more = wrap(one.verdict, width, first="  → ", rest="    ")
-    return [*lines, Line(first, tone.value), *(Line(line, tone.value) for line in more)]
+    number = max(cells(_planned_size(share, narrow)) for share in shares)
+    column = max(cells(_label(share)) for share in shares)
+    column = max(4, min(column, width - number - (16 if narrow else 26)))
+    lines: list[Line] = []
+    for one in pools:
+        lines += [Line(""), *_titled(one.title, one.about, width)]
+        for share in one.shares:
+            label, about = _label(share), share.about
+            if cells(label) <= column:
+                about = ()
+            else:
+                label = share.name
+            remark = "; ".join(filter(None, (share.method, ", ".join(about), share.remark)))
+            size = pad(_planned_size(share, narrow), number, right=True)
+            start = f"  {pad(label, column)}  {size}  "
+            rest = "      " if narrow else " " * cells(start)
+            lines += map(Line, wrap(remark, width, first=start, rest=rest))
+        tone = {True: Tone.GOOD, False: Tone.BAD, None: Tone.OPEN}[one.fits]
+        verdict = wrap(one.verdict, width, first="  → ", rest="    ")
+        lines += [Line(line, tone.value) for line in verdict]
+    return lines
+
+
+def _titled(title: str, text: str, width: int) -> list[Line]:
+    """A heading and the text behind it."""
+    title = cut(title, width // 2)
+    first, *more = wrap(text, width, first=title + "  ", rest="  ")
+    return [Line(first, "head", len(title)), *map(Line, more)]
 
 
 def _planned_size(share: Share, narrow: bool) -> str:
@@ -356,9 +374,17 @@ def _planned_size(share: Share, narrow: bool) -> str:
 def _frontier(reaches: Sequence[Reach], width: int) -> list[Line]:
     if not reaches:
         return []
-    rows = [(r.slots, r.tokens, r.each, r.limited_by + " ← as given" * r.own) for r in reaches]
+    narrow = width < _NARROW
+    rows = []
+    for reach in reaches:
+        end = reach.limited_by
+        if reach.room and not narrow:
+            end += f", {reach.room}"
+        if reach.now:
+            end += " ←" if narrow else f" ← {reach.now}"
+        rows.append((reach.slots, reach.tokens, reach.each, end))
     heads = ("slots", "tokens in all", "of one slot", "limited by")
-    if width < _NARROW:
+    if narrow:
         heads = ("slots", "tokens", "a slot", "limited by")
     title = Line("LARGEST CONTEXT for each number of slots", "head")
     return [Line(""), title, *_grid(heads, rows, width, right={0, 1, 2}, last=20)]
@@ -376,8 +402,7 @@ def _fixes(fixes: Sequence[Fix], enough: str, width: int) -> list[Line]:
         if len(pools) > 1 and fix.pool:
             room = f"{fix.pool} {room}"
         mark = "→" if fix.advice.recommended else ""
-        costs = fix.costs + " ← recommended" * fix.advice.recommended
-        rows.append((mark, fix.change, room, costs))
+        rows.append((mark, fix.change, room, fix.costs))
     heads = ("", "FIX, cheapest first", f"MiB left{where}", "costs")
     widths = _widths(heads, rows)
     if sum(widths) + 3 * _gap(width) <= width:
@@ -398,7 +423,7 @@ def _commands(facts: view.PlanView, width: int) -> list[Line]:
     lines: list[Line] = []
     if facts.copy:
         shown = command(facts.copy, {}, width=width, indent="  ")
-        lines += [Line(""), Line("COPY", "good")]
+        lines += [Line(""), *_paragraph("COPY", "the recommended change (→):", width)]
         lines += [Line(line, "head", exact=True) for line in shown]
     if facts.prove and facts.prove == facts.copy:
         lines += _paragraph("PROVE", "arriero verify -- <that>", width)

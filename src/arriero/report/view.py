@@ -13,7 +13,6 @@ from enum import Enum
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import (
-    Component,
     Cost,
     Evidence,
     Kind,
@@ -149,7 +148,6 @@ class PlanView:
     """The recommended command; empty where none is needed or none helps."""
     prove: tuple[str, ...]
     """The command to prove by a start: the recommended one, or as given where that may fit."""
-    footer: str
     doc: Plan = field(repr=False)
 
 
@@ -206,22 +204,22 @@ def plan(doc: Plan) -> PlanView:
     """The facts of a plan, verdict first."""
     best = next((advice for advice in doc.advice if advice.recommended), None)
     # A plan that holds is short: what else could be changed was not asked for.
-    fixes = _plans.fixes(doc.advice) if doc.fits is not True else ()
+    fixes = _plans.fixes(doc) if doc.fits is not True else ()
     copy = best.argv if best and fixes else ()
     wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
+    refused = any(note.id == "refused" for note in doc.notes)
     given = doc.argv if doc.fits is not False else ()
     return PlanView(
         setting=say.planned(doc),
         finding=_plan_finding(doc),
         context=_plans.context_words(doc),
-        pools=_plans.contents(doc),
+        pools=() if refused else _plans.contents(doc),
         reaches=_plans.reaches(doc),
-        notes=tuple(printable(note.text) for note in doc.notes if note.id != "refused"),
+        notes=tuple(_plan_notes(doc)),
         fixes=fixes,
         enough=wanting if fixes and best is None and doc.fits is False else "",
         copy=copy,
         prove=() if doc.header else copy or given,
-        footer=" · ".join(_plan_footer(doc)),
         doc=doc,
     )
 
@@ -361,29 +359,39 @@ def _load_finding(doc: Verification) -> Finding:
 
 def _plan_finding(doc: Plan) -> Finding:
     refused = [printable(note.text) for note in doc.notes if note.id == "refused"]
-    unloaded = ("Nothing was loaded.",)
     if refused:
-        return Finding(word="REFUSED", tone=Tone.BAD, sentence="; ".join(refused), details=unloaded)
-    used = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
-    told = "; ".join(f"{one.known_by}: {one.verdict}" for one in used if one.fits is doc.fits)
-    if doc.fits is not None:
-        word, tone = ("FITS", Tone.GOOD) if doc.fits else ("DOES NOT FIT", Tone.BAD)
-        details = () if doc.fits else unloaded
-        return Finding(word=word, tone=tone, sentence=f"on {told}", details=details)
-    # A backend's own pool is never known before: that alone is no reason to say nothing.
-    if used and all(one.fits or one.lacks_only == {Component.POOL} for one in used):
-        return Finding(word="FITS AS FAR AS KNOWN", tone=Tone.OPEN, sentence=f"on {told}")
+        told = f"{'; '.join(refused)}. Nothing was loaded."
+        return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
+    pools = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
+    if doc.fits:
+        return Finding(word="FITS", tone=Tone.GOOD, sentence=_plans.rooms(pools))
+    telling = [
+        one
+        for one in pools
+        if one.fits is doc.fits and not (doc.fits is None and one.fits_as_known)
+    ]
+    told = "; ".join(f"{one.known_by}: {one.verdict}" for one in telling)
+    if doc.fits is False:
+        return Finding(
+            word="DOES NOT FIT", tone=Tone.BAD, sentence=f"on {told}. Nothing was loaded."
+        )
+    if telling or not pools:
+        nothing = "nothing is planned in any pool"
+        return Finding(word="CANNOT BE SAID", tone=Tone.OPEN, sentence=told or nothing)
+    # A backend's own pools are never known before: that alone is no reason to say nothing.
+    left = _plans.rooms([one for one in pools if one.fits is None])
     return Finding(
-        word="CANNOT BE SAID", tone=Tone.OPEN, sentence=told or "nothing is planned in any pool"
+        word="FITS AS FAR AS KNOWN",
+        tone=Tone.OPEN,
+        sentence=f"{left}, before margin and the backend's own pools, which no plan knows",
     )
 
 
-def _plan_footer(doc: Plan) -> Iterable[str]:
+def _plan_notes(doc: Plan) -> Iterable[str]:
+    yield from (printable(note.text) for note in doc.notes if note.id != "refused")
     if doc.header:
-        size = say.size(doc.header.bytes)
-        yield f"header read from afar: {say.count(doc.header.requests, 'request')}, {size}"
-    if doc.id:
-        yield f"record {doc.id}"
+        requests = say.count(doc.header.requests, "request")
+        yield f"the model is elsewhere: its header took {requests}, {say.size(doc.header.bytes)}"
 
 
 def _sentence(failure: Failure) -> str:

@@ -1,0 +1,163 @@
+"""What every picture is drawn with: scales, axes, marks, hatchings, keys.
+
+Positions across are percentages and sizes of text are pixels, so a picture is as wide as the page
+and stays readable on a phone without a line of script. Every mark is told by its shape or hatching
+and by words as well as by its colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from arriero.base.sizes import MIB
+from arriero.report._markup import Markup, el, join
+
+LEFT: Final = 0.0
+RIGHT: Final = 99.0
+Scale = Callable[[float], float]
+"""From a value to a position in per cent of the width."""
+
+
+def percent(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def picture(title: str, text: str, height: int, *children: str) -> Markup:
+    """An SVG with its text alternative."""
+    return el(
+        "svg",
+        el("title", title),
+        el("desc", text),
+        *children,
+        width="100%",
+        height=height,
+        role="img",
+        aria_label=f"{title}. {text}",
+    )
+
+
+def patterns() -> Markup:
+    """Hatchings that the pictures share."""
+    return el(
+        "svg",
+        el("title", "Hatchings used in the pictures"),
+        el(
+            "defs",
+            _hatch("refused", "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", 8),
+            _hatch("maybe", "M4,3 a1,1 0 1,0 0.01,0", 8),
+        ),
+        width=0,
+        height=0,
+        aria_hidden="true",
+        class_="defs",
+    )
+
+
+def _hatch(name: str, path: str, step: int) -> Markup:
+    return el(
+        "pattern",
+        el("path", d=path, class_=f"stroke-{name}"),
+        id=f"hatch-{name}",
+        width=step,
+        height=step,
+        patternUnits="userSpaceOnUse",
+    )
+
+
+def mark(x: float, y: float, shape: str, hint: str) -> Markup:
+    """A trial: disc served, triangle ready, cross failed."""
+    paths = {
+        "served": "M-6,0 a6,6 0 1,0 12,0 a6,6 0 1,0 -12,0 z",
+        "ready": "M0,-7 L7,6 L-7,6 z",
+        "failed": "M-5,-5 L5,5 M-5,5 L5,-5",
+        "peak": "M0,-5 L5,0 L0,5 L-5,0 z",
+    }
+    return el(
+        "svg",
+        el("title", hint),
+        el("path", d=paths[shape], class_=f"mark mark-{shape}"),
+        x=percent(x),
+        y=y,
+        overflow="visible",
+    )
+
+
+def upright(x: float, top: float, bottom: float, kind: str) -> Markup:
+    return el("line", x1=percent(x), x2=percent(x), y1=top, y2=bottom, class_=kind)
+
+
+def across(y: float, kind: str) -> Markup:
+    return el("line", x1=percent(LEFT), x2=percent(RIGHT), y1=y, y2=y, class_=kind)
+
+
+def linear(low: float, high: float) -> Scale:
+    span = (high - low) or 1
+    return lambda value: LEFT + (RIGHT - LEFT) * (value - low) / span
+
+
+def log2(low: float, high: float) -> Scale:
+    line = linear(math.log2(low), math.log2(high))
+    return lambda value: line(math.log2(value))
+
+
+def anchor(x: float) -> str:
+    return "start" if x < 8 else "end" if x > 92 else "middle"
+
+
+def axis(scale: Scale, ticks: Sequence[float], label: Callable[[float], str]) -> Markup:
+    shown = [
+        join(
+            upright(scale(tick), 0, 5, "axis"),
+            el(
+                "text",
+                label(tick),
+                x=percent(scale(tick)),
+                y=18,
+                text_anchor=anchor(scale(tick)),
+                class_="tick",
+            ),
+        )
+        for tick in ticks
+    ]
+    return picture("Axis", ", ".join(map(label, ticks)), 22, across(0.5, "axis"), *shown)
+
+
+def size_ticks(high: float) -> list[float]:
+    """Zero and up to five more sizes, a power of two MiB apart."""
+    step = float(MIB)
+    while high / step > 5:
+        step *= 2
+    return [step * index for index in range(int(high // step) + 1)]
+
+
+def doublings(low: float, high: float) -> list[float]:
+    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    step = max(1, math.ceil((last - first + 1) / 6))
+    return [2.0**power for power in range(first, last + 1, step)]
+
+
+def swatch(kind: str, text: str) -> Markup:
+    box = el("rect", width=14, height=14, class_=kind.replace("swatch-refused", "plain"))
+    inner = [box]
+    if kind == "swatch-refused":
+        inner.append(el("rect", width=14, height=14, fill="url(#hatch-refused)"))
+    if kind == "swatch-limit":
+        inner = [el("line", x1=7, x2=7, y1=0, y2=14, class_="limit")]
+    if kind == "swatch-maybe":
+        inner = [el("rect", width=14, height=14, class_="ready-zone"), _dots()]
+    return el("li", icon(text, *inner), text)
+
+
+def _dots() -> Markup:
+    return el("rect", width=14, height=14, fill="url(#hatch-maybe)")
+
+
+def icon(text: str, *children: str) -> Markup:
+    return el("svg", el("title", text), *children, width=14, height=14, aria_hidden="true")
+
+
+def key_mark(shape: str, text: str) -> Markup:
+    shown = mark(0, 7, shape, text).replace('x="0%"', 'x="7"')
+    return el("li", icon(text, Markup(shown)), text)
