@@ -48,6 +48,10 @@ _VOCABULARY_TENSORS: Final = re.compile(
     r"|blk\.\d+\.nextn\.(?:embed_tokens|shared_head_head)\.weight)\Z"
 )
 _EXPERT_TENSORS: Final = re.compile(r"blk\.\d+\.(?:ffn_\w+_exps|ffn_gate_inp|exp_probs_b)\.")
+_LAYERS_MEAN_MORE: Final = {
+    *("command-r", "eagle3", "exaone4", "gemma3n", "graniteswitch", "hrm_text", "nanbeige"),
+}
+"""Architectures whose number of layers llama.cpp takes for more than that."""
 _NOT_PER_LAYER: Final = ("rope.dimension_sections",)
 SMALL_VOCABULARY: Final = 512
 
@@ -128,7 +132,15 @@ def _is_label(key: str, value: Value, arch: str) -> bool:
 
 
 def layer_kinds(header: Header) -> list[frozenset[tuple[str, tuple[int, ...]]]] | None:
-    """The tensors of each layer, types aside; null where layers are not told by ``blk.N.``."""
+    """The tensors of each layer, types aside; null where layers cannot be left out.
+
+    That is where their number means more, where one tensor serves them all and where they are not
+    called ``blk.N.``.
+    """
+    arch = describe(header).arch
+    is_lite = arch == "deepseek2" and f"{arch}.attention.q_lora_rank" not in header.metadata
+    if is_lite or arch in _LAYERS_MEAN_MORE:
+        return None
     count = _integer(header, "block_count")
     kinds: list[set[tuple[str, tuple[int, ...]]]] = [set() for _ in range(min(count, 1 << 12))]
     for tensor in header.tensors:
@@ -137,7 +149,7 @@ def layer_kinds(header: Header) -> list[frozenset[tuple[str, tuple[int, ...]]]] 
                 return None
             kinds[int(match[1])].add((match[2], tensor.shape))
         elif tensor.name.startswith("per_layer_"):
-            return None  # one tensor for all layers
+            return None
     return [frozenset(kind) for kind in kinds] if all(kinds) else None
 
 
