@@ -11,11 +11,14 @@ from arriero.advice.changes import (
     slots,
     untried,
 )
+from arriero.advice.planned import Counsel, advise
 
 __all__ = [
     "ARENAS",
     "Change",
+    "Counsel",
     "HostCaches",
+    "advise",
     "caches_bounded",
     "caches_off",
     "context",

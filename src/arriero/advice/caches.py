@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from arriero.base.sizes import MIB
 from arriero.command import Command
-
-DEFAULT_CACHE_MIB: Final = 8192
-"""``--cache-ram`` where the command does not set it (common/common.h)."""
-DEFAULT_CHECKPOINTS: Final = 32
-"""``--ctx-checkpoints`` per slot where the command does not set it (common/common.h)."""
+from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 
 
 @dataclass(frozen=True)

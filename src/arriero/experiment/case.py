@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from arriero.base.words import Component, LimitKind
 from arriero.command import Command
@@ -13,9 +13,6 @@ from arriero.memory.context import Context, context
 from arriero.process import Limit
 from arriero.record import Baseline, Diagnosis, Explanation, Trial
 from arriero.trial import Bench
-
-AUTO_SLOTS: Final = 4
-"""Slots of ``-np`` left to the server, with unified KV (tools/server/server.cpp)."""
 
 
 @dataclass(frozen=True, order=True)

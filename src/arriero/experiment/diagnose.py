@@ -29,7 +29,6 @@ from arriero.base.sizes import human
 from arriero.base.words import Component, Cost, Evidence, Kind, LimitKind, TrialOutcome
 from arriero.command import Command
 from arriero.experiment.case import (
-    AUTO_SLOTS,
     Account,
     Case,
     Point,
@@ -41,6 +40,7 @@ from arriero.experiment.sizes import PrintedSizes
 from arriero.experiment.slopes import slopes
 from arriero.logs.model import Failure
 from arriero.memory.context import context_step
+from arriero.memory.settings import AUTO_SLOTS
 from arriero.memory.threads import stack_bytes
 from arriero.record import (
     Boundary,
