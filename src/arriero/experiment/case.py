@@ -80,7 +80,7 @@ class Case:
     command: Command
     bench: Bench
     baseline: Baseline
-    oracle: Sizes | None
+    planned: Sizes | None
     host_free: int | None
     """Bytes that the host pool has free, where a command could take the machine down."""
     as_given: bool = False
@@ -89,6 +89,8 @@ class Case:
     max_launches: int = 24
     verify_requests: int = 64
     save: Callable[[Diagnosis], None] = lambda _: None
+    ran: Callable[[Command, Trial], None] = lambda command, trial: None
+    """Told of every trial that is valid, and of its command."""
     on_step: Callable[[str, str], None] = lambda text, why: None
     """Told what is tried next, and why."""
     settle: Callable[[], str | None] = lambda: None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -193,6 +194,8 @@ class Diagnoser:
                 trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
             self.trials.append(trial)
             self.case.save(self.result)
+            if trial.valid:
+                self.case.ran(command, trial)
             if trial.valid or attempt == 2:
                 return trial
         raise AssertionError("unreachable")
@@ -358,8 +361,8 @@ class Diagnoser:
         stack = stack_bytes() if account.kind is LimitKind.ADDRESS_SPACE else 0
         asked = self.case.command.number("--threads-http")
         good = [t for t in self.trials if t.valid and t.outcome is not TrialOutcome.FAILED]
-        sizes = self.case.oracle or PrintedSizes(good)
-        for trial in sorted(good, key=lambda t: (t.outcome is TrialOutcome.SERVED, t.n))[::-1]:
+        telling = sorted(good, key=lambda t: (t.outcome is TrialOutcome.SERVED, t.n))[::-1]
+        for sizes, trial in product(filter(None, (self.case.planned, PrintedSizes(good))), telling):
             if not self._env.items() <= trial.env.items():
                 continue
             loaded = serving and trial is not self.trials[0]

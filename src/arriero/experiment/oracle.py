@@ -1,63 +1,135 @@
-"""Sizes asked of the engine itself by dry runs: exact, and no launch."""
+"""What commands will take, by their plans: the engine asked for many at once, else the formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
+from arriero.advice import context, slots
+from arriero.base.errors import ArrieroError
+from arriero.base.words import Component
 from arriero.command import Command
 from arriero.engine import Engine
-from arriero.engine.oracle import DryRun, DryRunRequest, dry_run
+from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
 from arriero.experiment.case import Point
-from arriero.memory import request_of
+from arriero.gguf import Header
+from arriero.machine import Pool
+from arriero.memory import plan_budget
+from arriero.record import Plan, PlanBuffer
+
+_SECONDS: Final = 60.0
+_SIZED: Final = frozenset(
+    {
+        *(Component.KV, Component.RS, Component.COMPUTE, Component.OUTPUT),
+        *(Component.GRAPH, Component.DRAFT),
+    }
+)
+"""What a start allocates that slots, context or micro-batch change."""
+_WORKER: Final = "RPC"
+Ask = Callable[[DryRunRequest], DryRun | Unanswered]
 
 
-class OracleSizes:
-    """KV, RS, compute and output of a command at any point, by the engine's own account.
+class Planner:
+    """Plans for many commands of one model on one engine.
 
-    One answer is kept per point. Where the engine does not answer, every size is null and
-    ``reason`` says why; the caller then goes by what the trials printed.
+    A dry run answers many requests nearly as fast as one, so they are put together, and each answer
+    is kept. An engine that gives none, or has workers, which a dry run does not reach, is asked no
+    further: its plans are those of the formulas.
     """
 
     def __init__(
-        self, engine: Engine, command: Command, model: Path, environ: Mapping[str, str]
+        self,
+        engine: Engine,
+        header: Header,
+        command: Command,
+        *,
+        model: Path,
+        pools: Sequence[Pool],
     ) -> None:
-        self._command, self._model, self._environ = command, model, environ
+        self.header, self.model, self.pools = header, model, pools
+        self._build, self._environ = engine.build, command.environ
         self.library_dir = engine.path.resolve().parent
         """Corrected by the first trial, where the engine stands behind a wrapper."""
-        self._known: dict[Point, DryRun | None] = {}
-        self.reason = ""
+        self.answers = not command.has("--rpc")
+        """Whether the engine is asked."""
+        self._known: dict[DryRunRequest, DryRun | Unanswered] = {}
+
+    def plans(self, commands: Sequence[Command]) -> list[Plan | None]:
+        """One plan for each command; null where the header or the command makes none possible."""
+        if self.answers:
+            self._ask_for(commands)
+        ask = self._answer if self.answers else None
+        return [self._plan(command, ask) for command in commands]
+
+    def planned(self, command: Command) -> Plan:
+        """The plan by formulas alone.
+
+        Raises:
+            ArrieroError: The header or the command is one that the engine would refuse.
+        """
+        return plan_budget(self.header, command, self.pools, model=self.model, build=self._build)
+
+    def _plan(self, command: Command, ask: Ask | None) -> Plan | None:
+        try:
+            return plan_budget(
+                self.header, command, self.pools, model=self.model, build=self._build, ask=ask
+            )
+        except ArrieroError:
+            return None
+
+    def _ask_for(self, commands: Sequence[Command]) -> None:
+        """Ask at once for all that the plans of these commands will want to know."""
+        wanted: dict[DryRunRequest, None] = {}
+
+        def listen(request: DryRunRequest) -> DryRun | Unanswered:
+            wanted[request] = None
+            return Unanswered("not asked yet")
+
+        for command in commands:
+            self._plan(command, listen)
+        missing = [request for request in wanted if request not in self._known]
+        found = dry_run(self.library_dir, missing, environ=self._environ, timeout=_SECONDS)
+        self._known.update(zip(missing, found, strict=True))
+        self.answers = all(isinstance(answer, DryRun) for answer in found)
+
+    def _answer(self, request: DryRunRequest) -> DryRun | Unanswered:
+        if request not in self._known:
+            found = dry_run(self.library_dir, [request], environ=self._environ, timeout=_SECONDS)
+            self._known[request] = found[0]
+        return self._known[request]
+
+
+class PlannedSizes:
+    """Bytes of a command at any point of its settings, and no launch.
+
+    To the byte where the engine answers; by the formulas otherwise, which are exact for KV, RS and
+    output and give compute and graph a bound.
+    """
+
+    def __init__(self, planner: Planner, command: Command) -> None:
+        self._planner, self._command = planner, command
 
     def total(self, points: Sequence[Point], device: str | None = None) -> list[int | None]:
-        missing = [point for point in dict.fromkeys(points) if point not in self._known]
-        if missing and not self.reason:
-            answers = dry_run(
-                self.library_dir,
-                [self._request(point) for point in missing],
-                environ=self._environ,
-                timeout=60.0,
-            )
-            for point, answer in zip(missing, answers, strict=True):
-                self._known[point] = answer if isinstance(answer, DryRun) else None
-                if not isinstance(answer, DryRun):
-                    self.reason = answer.reason
-        return [_bytes(self._known.get(point), device) for point in points]
+        plans = self._planner.plans([self._at(point) for point in points])
+        return [None if plan is None else _bytes(plan.buffers, device) for plan in plans]
 
-    def _request(self, point: Point) -> DryRunRequest:
-        return request_of(
-            self._command,
-            self._model,
-            n_ctx=point.tokens,
-            n_seq_max=point.slots,
-            kv_unified=point.unified,
-            n_ubatch=point.n_ubatch,
-        )
+    def _at(self, point: Point) -> Command:
+        command = self._command
+        command = slots(point.slots, unified=point.unified, command=command).apply(command)
+        command = context(point.tokens).apply(command)
+        if point.n_ubatch is not None:
+            command = command.with_value("-ub", str(point.n_ubatch))
+        return command
 
 
-def _bytes(run: DryRun | None, device: str | None) -> int | None:
-    """On a device its buffers; in all also the host memory that no size line shows."""
-    if run is None:
-        return None
-    buffers = [b for b in run.buffers if device is None or b.device == device]
-    hidden = run.address_space_delta if device is None else 0
-    return hidden + sum(b.context + b.compute + b.output for b in buffers)
+def _bytes(buffers: Sequence[PlanBuffer], device: str | None) -> int | None:
+    """On a device its buffers; in all also what no size line shows, and nothing of workers."""
+    sizes = [
+        buffer.bytes
+        for buffer in buffers
+        if buffer.component in _SIZED
+        and (buffer.device == device if device else not buffer.device.startswith(_WORKER))
+    ]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arriero.base.errors import RecordError
-from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, OracleSizes
+from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, PlannedSizes
 from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
+from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
@@ -58,12 +59,8 @@ def diagnose(
     sweep(temporary_directory())
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
     log = explain_file(options.from_log) if options.from_log else None
-    oracle = _oracle(ground)
-
-    def libraries(directory: Path) -> None:
-        if oracle is not None:
-            oracle.library_dir = directory
-
+    recorder = Recorder(store, ground)
+    planner = recorder.planner
     with scratch_directory(temporary_directory()) as scratch:
         bench = Bench(
             engine=ground.engine,
@@ -74,7 +71,7 @@ def diagnose(
             redactor=ground.redactor,
             device_memory=device_memory,
             patience=options.patience,
-            on_libraries=libraries,
+            on_libraries=recorder.found,
         )
 
         unsaved: list[str] = []
@@ -93,7 +90,7 @@ def diagnose(
             command=ground.command,
             bench=bench,
             baseline=ground.baseline,
-            oracle=oracle,
+            planned=PlannedSizes(planner, ground.command) if planner else None,
             host_free=_host_free(ground),
             as_given=options.as_given,
             from_log=log,
@@ -104,20 +101,17 @@ def diagnose(
             settle=settle(),
             weightless=_weightless(ground, scratch),
             on_step=watch.step,
+            ran=recorder.ran,
         )
         diagnoser = Diagnoser(case)
         watch.begin(TYPICAL_LAUNCHES)
         try:
-            return diagnoser.run()
+            found = diagnoser.run()
         finally:
             watch.end()
-
-
-def _oracle(ground: Ground) -> OracleSizes | None:
-    if ground.model_path is None or ground.command.has("--rpc"):
-        return None
-    command = ground.command
-    return OracleSizes(ground.engine, command, ground.model_path, command.environ)
+        if not found.interrupted:
+            recorder.close()
+        return found
 
 
 def _weightless(ground: Ground, scratch: Path) -> Callable[[], Path] | None:

@@ -17,6 +17,7 @@ from arriero.base.redact import Redactor
 from arriero.base.words import Kind, Phase, TrialOutcome
 from arriero.command import Mode, Serving
 from arriero.jobs._baseline import survey
+from arriero.jobs._runs import Recorder
 from arriero.logs.model import Failure
 from arriero.machine import device_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
@@ -64,6 +65,7 @@ def verify_command(
     ground = survey(
         words, engine=options.engine, limit=options.limit, environ=environ, verb="verify"
     )
+    recorder = Recorder(store, ground)
     with scratch_directory(temporary_directory()) as scratch:
         bench = Bench(
             engine=ground.engine,
@@ -74,6 +76,7 @@ def verify_command(
             redactor=ground.redactor,
             device_memory=device_memory,
             patience=options.patience,
+            on_libraries=recorder.found,
         )
         spec = TrialSpec(
             n=1, purpose="verification", command=ground.command, change={}, plan=options.plan
@@ -90,6 +93,8 @@ def verify_command(
     target = " ".join(ground.command.safe_argv())
     if trial is None:
         return _kept(_interrupted(target, started, ground.baseline), store, ground.redactor)
+    recorder.ran(ground.command, trial)
+    recorder.close()
     verification = Verification(
         id=new_id("veri"),
         target=target,

@@ -8,6 +8,7 @@ no more.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -24,9 +25,12 @@ import platformdirs
 from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.record import (
+    DeviceRecord,
     Diagnosis,
     Explanation,
     HistoryEntry,
+    Peak,
+    Run,
     Verification,
     decode,
     encode,
@@ -47,6 +51,15 @@ _MIGRATIONS: Final = (
             document BLOB NOT NULL
         )""",
     ),
+    (
+        """CREATE TABLE runs (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL UNIQUE,
+            arch TEXT NOT NULL,
+            document BLOB NOT NULL
+        )""",
+        "CREATE INDEX runs_by_arch ON runs (arch, number)",
+    ),
 )
 """What leads from each version of the tables to the next; ``PRAGMA user_version`` counts them."""
 
@@ -57,6 +70,11 @@ _SAVE: Final = """
         schema = :schema, summary = :summary, complete = :complete, document = :document
     RETURNING id, schema, created_at, summary, complete
 """
+_WITH_RUNS: Final = 2
+"""Version of the tables that first had ``runs``."""
+_RUNS: Final = 2000
+"""Runs kept; the oldest go. A few KiB each."""
+_SAVE_RUN: Final = "INSERT INTO runs (key, arch, document) VALUES (?, ?, ?)"
 _COLUMNS: Final = "id, schema, created_at, summary, complete"
 
 
@@ -149,6 +167,37 @@ class Store:
             database.execute("DELETE FROM records WHERE id = ?", (found,))
         return found
 
+    def save_run(self, run: Run, redactor: Redactor) -> None:
+        """Keep what a run took, for later plans; one that says the same as an earlier replaces it.
+
+        Runs are kept beside the records, in no list, and the oldest of many are forgotten.
+        """
+        kept = redactor.scrub(run)
+        with self._open(make=True) as database, _transaction(database):
+            key = _key(kept)
+            database.execute("DELETE FROM runs WHERE key = ?", (key,))
+            database.execute(_SAVE_RUN, (key, kept.arch, msgspec.json.encode(kept)))
+            database.execute(
+                "DELETE FROM runs WHERE number <= (SELECT max(number) FROM runs) - ?", (_RUNS,)
+            )
+
+    def runs(self, arch: str, limit: int = 200) -> tuple[Run, ...]:
+        """The newest runs of models of one architecture, newest first; damaged ones are left out.
+
+        There are none where the history is older than this and cannot be written.
+        """
+        try:
+            with self._open() as database:
+                if _version(database, self.path) < _WITH_RUNS:
+                    return ()
+                rows = database.execute(
+                    "SELECT document FROM runs WHERE arch = ? ORDER BY number DESC LIMIT ?",
+                    (arch, max(0, limit)),
+                ).fetchall()
+        except NotFoundError:
+            return ()
+        return tuple(run for (data,) in rows if (run := _run(data)) is not None)
+
     def _save(self, values: dict[str, Any]) -> HistoryEntry:
         with self._open(make=True) as database, _transaction(database):
             return _entry(database.execute(_SAVE, values).fetchone())
@@ -189,7 +238,7 @@ class Store:
                     isolation_level=None,
                 )
             ) as database:
-                _migrate(database, self.path)
+                _migrate(database, self.path, needed=make)
                 yield database
         except (sqlite3.Error, OSError) as error:
             raise _told(error, self.path) from None
@@ -221,9 +270,18 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _migrate(database: sqlite3.Connection, path: Path) -> None:
+def _migrate(database: sqlite3.Connection, path: Path, *, needed: bool) -> None:
+    """Bring the tables up to date; ``needed`` is false where older ones can be read as they are."""
     if _version(database, path) == len(_MIGRATIONS):
         return
+    try:
+        _bring_up(database, path)
+    except sqlite3.OperationalError as error:
+        if needed or not error.sqlite_errorname.startswith("SQLITE_READONLY"):
+            raise
+
+
+def _bring_up(database: sqlite3.Connection, path: Path) -> None:
     with _transaction(database):
         # Asked again: another Arriero may have done it while this one waited.
         version = _version(database, path)
@@ -280,6 +338,26 @@ def _entry(row: tuple[str, str, str, str, int]) -> HistoryEntry:
     return HistoryEntry(
         id=id_, schema=schema, created_at=created_at, summary=summary, complete=bool(complete)
     )
+
+
+def _key(run: Run) -> str:
+    """What two runs share that say the same."""
+    same = msgspec.structs.replace(run, id="", taken_at="", peak=Peak(), devices=_names(run))
+    buffers = tuple(msgspec.structs.replace(b, asked=None) for b in run.buffers)
+    data = msgspec.json.encode(msgspec.structs.replace(same, buffers=buffers))
+    return hashlib.sha256(data).hexdigest()
+
+
+def _names(run: Run) -> tuple[DeviceRecord, ...]:
+    """The devices without what they had free."""
+    return tuple(msgspec.structs.replace(d, total=None, free=None) for d in run.devices)
+
+
+def _run(data: bytes) -> Run | None:
+    try:
+        return msgspec.json.decode(data, type=Run)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _summary(document: msgspec.Struct) -> str:
