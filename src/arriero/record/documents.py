@@ -438,7 +438,7 @@ class PlanNote(msgspec.Struct, frozen=True, kw_only=True):
 
     id: Literal[
         "refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit",
-        "engine", "pool", "calibration", "header",
+        "engine", "pool", "calibration", "header", "record",
     ]  # fmt: skip
     text: str
 
@@ -508,6 +508,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The installation that was asked; null where there is none."""
     header: HeaderReads | None = None
     """For a model that is not on this machine."""
+    complete: bool = True
+    """False when it was interrupted: advice or frontier are missing."""
 
 
 # what runs took
