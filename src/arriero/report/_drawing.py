@@ -47,6 +47,10 @@ def patterns() -> Markup:
             "defs",
             _hatch("refused", "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4", 8),
             _hatch("maybe", "M4,3 a1,1 0 1,0 0.01,0", 8),
+            _hatch("estimated", "M2,1 a1,1 0 1,0 0.01,0 M6,5 a1,1 0 1,0 0.01,0", 8),
+            _hatch("calibrated", "M4,0 v8", 8),
+            _hatch("grows", "M0,2 h8 M0,6 h8", 8),
+            _hatch("margin", "M-2,6 l4,4 M0,0 l8,8 M6,-2 l4,4", 8),
         ),
         width=0,
         height=0,
@@ -72,6 +76,8 @@ def mark(x: float, y: float, shape: str, hint: str) -> Markup:
         "served": "M-6,0 a6,6 0 1,0 12,0 a6,6 0 1,0 -12,0 z",
         "ready": "M0,-7 L7,6 L-7,6 z",
         "failed": "M-5,-5 L5,5 M-5,5 L5,-5",
+        "square": "M-5,-5 h10 v10 h-10 z",
+        "given": "M-7,0 a7,7 0 1,0 14,0 a7,7 0 1,0 -14,0 z M0,-3 V3 M-3,0 H3",
         "peak": "M0,-5 L5,0 L0,5 L-5,0 z",
     }
     return el(
@@ -92,13 +98,13 @@ def across(y: float, kind: str) -> Markup:
     return el("line", x1=percent(LEFT), x2=percent(RIGHT), y1=y, y2=y, class_=kind)
 
 
-def linear(low: float, high: float) -> Scale:
+def linear(low: float, high: float, start: float = LEFT, stop: float = RIGHT) -> Scale:
     span = (high - low) or 1
-    return lambda value: LEFT + (RIGHT - LEFT) * (value - low) / span
+    return lambda value: start + (stop - start) * (value - low) / span
 
 
-def log2(low: float, high: float) -> Scale:
-    line = linear(math.log2(low), math.log2(high))
+def log2(low: float, high: float, start: float = LEFT, stop: float = RIGHT) -> Scale:
+    line = linear(math.log2(low), math.log2(high), start, stop)
     return lambda value: line(math.log2(value))
 
 
@@ -138,20 +144,21 @@ def doublings(low: float, high: float) -> list[float]:
     return [2.0**power for power in range(first, last + 1, step)]
 
 
-def swatch(kind: str, text: str) -> Markup:
-    box = el("rect", width=14, height=14, class_=kind.replace("swatch-refused", "plain"))
-    inner = [box]
-    if kind == "swatch-refused":
-        inner.append(el("rect", width=14, height=14, fill="url(#hatch-refused)"))
-    if kind == "swatch-limit":
-        inner = [el("line", x1=7, x2=7, y1=0, y2=14, class_="limit")]
-    if kind == "swatch-maybe":
-        inner = [el("rect", width=14, height=14, class_="ready-zone"), _dots()]
+def swatch(kind: str, text: str, hatch: str = "") -> Markup:
+    """A key's entry for an area of a class, of a hatching, or of both."""
+    inner = [el("rect", width=14, height=14, class_=kind)]
+    if hatch:
+        inner.append(el("rect", width=14, height=14, fill=f"url(#hatch-{hatch})"))
     return el("li", icon(text, *inner), text)
 
 
-def _dots() -> Markup:
-    return el("rect", width=14, height=14, fill="url(#hatch-maybe)")
+def limit_key(text: str) -> Markup:
+    return el("li", icon(text, el("line", x1=7, x2=7, y1=0, y2=14, class_="limit")), text)
+
+
+def line_key(name: str, index: int) -> Markup:
+    line = el("line", x1=0, x2=14, y1=7, y2=7, class_=f"series series-{index % 4}")
+    return el("li", icon(name, line), name)
 
 
 def icon(text: str, *children: str) -> Markup:

@@ -95,11 +95,11 @@ def _stack(doc: Diagnosis, rows: Sequence[Row], device: str, left_out: int) -> M
     used = dict.fromkeys(part for row in rows for _, part, *_ in _segments(row.trial, device))
     key = [draw.swatch(f"fill-{part.value}", say.SHORT[part]) for part in used]
     if any(refused for row in rows for *_, refused in _segments(row.trial, device)):
-        key.append(draw.swatch("swatch-refused", "refused"))
+        key.append(draw.swatch("plain", "refused", "refused"))
     if any(peaks):
         key.append(draw.key_mark("peak", _peak_name(doc, device)))
     if bound:
-        key.append(draw.swatch("swatch-limit", bound[1]))
+        key.append(draw.limit_key(bound[1]))
     items = [
         el(
             "li",
@@ -219,11 +219,11 @@ def _edge(doc: Diagnosis, edge: Edge, flag: str) -> Markup | None:
     key = [
         *([draw.swatch("served-zone", "served")] if boundary.served else []),
         *(
-            [draw.swatch("swatch-maybe", "ready, not shown to serve")]
+            [draw.swatch("ready-zone", "ready, not shown to serve", "maybe")]
             if (boundary.ready or 0) > (boundary.served or 0)
             else []
         ),
-        *([draw.swatch("swatch-refused", "fails")] if boundary.fails else []),
+        *([draw.swatch("plain", "fails", "refused")] if boundary.fails else []),
         *(
             draw.key_mark(outcome, text)
             for outcome, text in (
@@ -329,9 +329,9 @@ def timelines(facts: DiagnosisView) -> list[Markup]:
     if limit is not None:
         high = max(high, limit.bytes)
     names = dict.fromkeys(name for row in rows for name in _series(row.trial.samples))
-    key = [_line_key(name, index) for index, name in enumerate(names)]
+    key = [draw.line_key(name, index) for index, name in enumerate(names)]
     if limit:
-        key.append(draw.swatch("swatch-limit", say.limit(limit)))
+        key.append(draw.limit_key(say.limit(limit)))
     panels = [
         el(
             "li",
@@ -372,11 +372,6 @@ def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
     step = math.ceil(len(points) / POINTS)
     stretches = (points[start : start + step] for start in range(0, len(points), step))
     return [max(stretch, key=lambda point: point[1]) for stretch in stretches]
-
-
-def _line_key(name: str, index: int) -> Markup:
-    line = el("line", x1=0, x2=14, y1=7, y2=7, class_=f"series series-{index % 4}")
-    return el("li", draw.icon(name, line), name)
 
 
 def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -> Markup:

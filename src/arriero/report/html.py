@@ -1,4 +1,4 @@
-"""A diagnosis as one self-contained HTML page: no network, no script, light and dark, printable.
+"""Each record as one self-contained HTML page: no network, no script, light and dark, printable.
 
 The page carries a content security policy that allows its own style sheet, by hash, and nothing
 else: whatever a model name or a log line holds, it can neither run nor load anything.
@@ -12,12 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from arriero.base.sizes import mib
-from arriero.record.documents import Baseline, Diagnosis
+from arriero.record.documents import (
+    Baseline,
+    Diagnosis,
+    EngineRecord,
+    Explanation,
+    Explanations,
+    ModelRecord,
+    Plan,
+    Step,
+    Verification,
+)
 from arriero.report import _drawing as draw
 from arriero.report import _pictures as pictures
+from arriero.report import _plan_pictures as plan_pictures
 from arriero.report import _words as say
 from arriero.report import view
 from arriero.report._markup import Markup, el, join
+from arriero.report._plans import Contents, Reach, left
 from arriero.report._text import command
 from arriero.report._trials import Size, Table
 
@@ -25,36 +37,96 @@ from arriero.report._trials import Size, Table
 def diagnosis(doc: Diagnosis) -> str:
     """The whole page as text, to be written as UTF-8."""
     facts = view.diagnosis(doc)
-    body = join(
-        el(
-            "header",
-            el("p", "Arriero diagnosis ", el("code", doc.id), class_="kicker"),
-            el("p", " · ".join(facts.setting), class_="setting"),
-        ),
-        el(
-            "main",
-            _finding(facts),
+    return _page(
+        ("Arriero diagnosis ", el("code", doc.id)),
+        facts.setting,
+        facts.finding,
+        [
+            _finding(facts.finding, facts.unfinished),
             *_run(facts.run),
             *_section("Memory", pictures.stacks(facts)),
             *_section("Trials", _trials(facts.table)),
             *_section("Boundaries", [*pictures.edges(facts), *_boundaries(facts)]),
             *_section("Over time", pictures.timelines(facts)),
-            *_section("What was sent to the recommended command", _steps(facts)),
+            *_section("What was sent to the recommended command", _advised_steps(doc)),
             *_section("Not tried", _list(facts.not_tried)),
             *_section("Notes", _list(facts.caveats)),
             *_section("Setting", _baseline(doc.baseline)),
             *_section("Logs, last lines", _tails(doc)),
-        ),
+        ],
+        f"{facts.effort} · record {doc.id} · {doc.baseline.taken_at}",
+    )
+
+
+def plan(doc: Plan) -> str:
+    """What a command will take: pictures of the pools and of the frontier, every line, changes."""
+    facts = view.plan(doc)
+    return _page(
+        ("Arriero plan ", el("code", doc.id)),
+        facts.setting,
+        facts.finding,
+        [
+            _finding(facts.finding),
+            *_list(facts.context),
+            *_commands(facts),
+            *_section("Memory", [*plan_pictures.bars(facts), *_shares(facts.pools)]),
+            *_section(
+                "Largest context", [*plan_pictures.frontier(facts), *_frontier(facts.reaches)]
+            ),
+            *_section("Changes, cheapest first", _fixes(facts)),
+            *_section("Notes", _list(facts.notes)),
+            *_section("Setting", _planned(doc)),
+        ],
+        f"record {doc.id}" if doc.id else "",
+    )
+
+
+def explanation(doc: Explanation | Explanations) -> str:
+    """What one log says, or several logs one after the other."""
+    several = doc.explanations if isinstance(doc, Explanations) else (doc,)
+    logs = [view.explanation(one) for one in several]
+    first = logs[0].finding
+    body = [part for facts in logs for part in _log(facts)]
+    return _page(("Arriero explanation",), (), first, body, "")
+
+
+def verification(doc: Verification) -> str:
+    """A load on a server, step by step."""
+    facts = view.verification(doc)
+    return _page(
+        ("Arriero verification ", el("code", doc.id)),
+        facts.setting,
+        facts.finding,
+        [
+            _finding(facts.finding),
+            *_list(facts.facts),
+            *_section("Steps", _steps(facts.steps)),
+            *_section("Skipped", _list(facts.skipped)),
+            *_section("Notes", _list(facts.notes)),
+            *_section("Setting", _baseline(doc.baseline) if doc.baseline else []),
+        ],
+        f"{facts.effort} · record {doc.id}",
+    )
+
+
+def _page(
+    kicker: Sequence[str],
+    setting: Sequence[str],
+    finding: view.Finding,
+    sections: Sequence[Markup],
+    footer: str,
+) -> str:
+    title = f"{finding.word}: {finding.sentence}"
+    body = join(
         el(
-            "footer",
-            el("p", f"{facts.effort} · record {doc.id} · {doc.baseline.taken_at} · Arriero"),
+            "header",
+            el("p", *kicker, class_="kicker"),
+            *([el("p", " · ".join(setting), class_="setting")] if setting else []),
         ),
+        el("main", *sections),
+        el("footer", el("p", " · ".join(filter(None, (footer, "Arriero"))))),
         draw.patterns(),
     )
-    return _page(f"{facts.finding.word}: {facts.finding.sentence}", body)
-
-
-def _page(title: str, body: Markup) -> str:
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -75,12 +147,11 @@ def _section(title: str, parts: Sequence[Markup]) -> list[Markup]:
     return [el("section", el("h2", title), *parts)] if parts else []
 
 
-def _finding(facts: view.DiagnosisView) -> Markup:
-    finding = facts.finding
+def _finding(finding: view.Finding, unfinished: str = "") -> Markup:
     sign = {view.Tone.GOOD: "✓", view.Tone.BAD: "✕", view.Tone.OPEN: "?"}[finding.tone]
     return el(
         "section",
-        *([el("p", facts.unfinished, class_="unfinished")] if facts.unfinished else []),
+        *([el("p", unfinished, class_="unfinished")] if unfinished else []),
         el(
             "h1",
             el("span", f"{sign} {finding.word}", class_="word"),
@@ -179,15 +250,109 @@ def _boundaries(facts: view.DiagnosisView) -> list[Markup]:
     return [el("ul", *items)] if items else []
 
 
-def _steps(facts: view.DiagnosisView) -> list[Markup]:
-    advice = facts.doc.recommendation
-    if advice is None or not advice.steps:
-        return []
+def _advised_steps(doc: Diagnosis) -> list[Markup]:
+    return _steps(doc.recommendation.steps) if doc.recommendation else []
+
+
+def _steps(steps: Sequence[Step]) -> list[Markup]:
     rows = [
         (step.name, f"{step.ok}/{step.sent}", step.shown_by or "nothing showed it", step.detail)
-        for step in advice.steps
+        for step in steps
     ]
-    return [_table("Steps of the load", ("step", "ok", "shown by", "detail"), rows, {1})]
+    heads = ("step", "ok", "shown by", "detail")
+    return [_table("Steps of the load", heads, rows, {1})] if rows else []
+
+
+# --- logs --------------------------------------------------------------------------------------
+
+
+def _log(facts: view.ExplanationView) -> Iterable[Markup]:
+    yield el("p", " · ".join(facts.setting), class_="setting")
+    yield _finding(facts.finding)
+    rows = [
+        (
+            say.SHORT[buffer.component],
+            mib(buffer.bytes),
+            buffer.device,
+            buffer.role.value,
+            str(buffer.line),
+        )
+        for buffer in facts.buffers
+    ]
+    if rows:
+        heads = ("allocated", "MiB", "on", "of", "log line")
+        yield _table("Buffers that were allocated", heads, rows, {1, 4})
+    yield from _section("Noticed", _list(facts.notices))
+    for child in facts.children:
+        yield from _log(child)
+
+
+# --- plans -------------------------------------------------------------------------------------
+
+
+def _commands(facts: view.PlanView) -> list[Markup]:
+    parts: list[Markup] = []
+    if facts.copy:
+        parts += [el("h2", "Copy"), el("p", "The recommended change."), _shell(facts.copy, {})]
+    if facts.prove:
+        proof = ("arriero", "verify", "--", *facts.prove)
+        parts += [el("h2", "Prove"), el("p", "By a start under load."), _shell(proof, {})]
+    return [el("section", *parts, class_="run")] if parts else []
+
+
+def _shares(pools: Sequence[Contents]) -> list[Markup]:
+    rows = [
+        (
+            share.name,
+            one.title,
+            share.buffer.device,
+            share.size,
+            share.method,
+            "; ".join(filter(None, (share.detail, share.remark))),
+        )
+        for one in pools
+        for share in one.shares
+    ]
+    heads = ("what", "pool", "on", "MiB", "method", "about")
+    return [_table("Every line of the plan", heads, rows, {3})] if rows else []
+
+
+def _frontier(reaches: Sequence[Reach]) -> list[Markup]:
+    heads = ("slots", "tokens in all", "of one slot", "limited by", "left there", "as given")
+    rows = [
+        (r.slots, r.tokens, r.each, r.limited_by, r.room.removesuffix(" left"), r.now)
+        for r in reaches
+    ]
+    table = _table("Largest context for each number of slots", heads, rows, {0, 1, 2, 4})
+    return [table] if rows else []
+
+
+def _fixes(facts: view.PlanView) -> list[Markup]:
+    rows = [
+        (
+            fix.change,
+            el("b", "recommended") if fix.advice.recommended else "",
+            "?" if fix.headroom is None else left(fix.headroom),
+            fix.pool,
+            left(fix.advice.saves),
+            fix.costs,
+        )
+        for fix in facts.fixes
+    ]
+    heads = ("change", "", "left", "in", "saves", "costs")
+    return [
+        *([_table("Changes", heads, rows, {2, 4})] if rows else []),
+        *([el("p", facts.enough)] if facts.enough else []),
+    ]
+
+
+def _planned(doc: Plan) -> list[Markup]:
+    rows = [*_model(doc.model), *(_engine(doc.engine) if doc.engine else [])]
+    given = [el("p", "The command as given:"), _shell(doc.argv, {})] if doc.argv else []
+    return [_table("Setting", ("what", "value"), rows, set()), *given]
+
+
+# --- setting -----------------------------------------------------------------------------------
 
 
 def _list(texts: Sequence[str]) -> list[Markup]:
@@ -195,16 +360,11 @@ def _list(texts: Sequence[str]) -> list[Markup]:
 
 
 def _baseline(baseline: Baseline) -> list[Markup]:
-    model, engine = baseline.model, baseline.engine
-    rows: list[tuple[str, str]] = [
-        ("engine", f"{engine.path} (found by {engine.found_by})"),
-        ("version", f"{engine.version or 'unknown'}; {say.engine(engine)}"),
+    rows = [
+        *_engine(baseline.engine),
         ("system", baseline.system),
+        *(_model(baseline.model) if baseline.model else []),
     ]
-    if model:
-        size = "size unknown" if model.file_bytes is None else say.size(model.file_bytes)
-        text = f"{model.path} ({model.arch or 'unknown'}, {model.memory_class} memory, {size})"
-        rows.append(("model", text))
     for device in baseline.devices:
         total, free = (_known(device.total), _known(device.free))
         rows.append((f"device {device.name}", f"{device.description}, {total}, {free} free"))
@@ -218,6 +378,18 @@ def _baseline(baseline: Baseline) -> list[Markup]:
         el("p", "The command as given:"),
         _shell(baseline.argv, {}),
     ]
+
+
+def _engine(engine: EngineRecord) -> list[tuple[str, str]]:
+    return [
+        ("engine", f"{engine.path} (found by {engine.found_by})"),
+        ("version", f"{engine.version or 'unknown'}; {say.engine(engine)}"),
+    ]
+
+
+def _model(model: ModelRecord) -> list[tuple[str, str]]:
+    text = f"{model.path} ({model.arch or 'unknown'}, {model.memory_class} memory, "
+    return [("model", f"{text}{_known(model.file_bytes)})")]
 
 
 def _known(size: int | None) -> str:

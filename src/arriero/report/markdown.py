@@ -148,20 +148,20 @@ def _frontier(reaches: Sequence[Reach]) -> list[str]:
 
 def _fixes(facts: view.PlanView) -> Iterable[str]:
     if facts.fixes:
-        heads = ("change", "left", "in", "saves", "costs", "")
+        heads = ("change", "", "left", "in", "saves", "costs")
         rows = [
             (
                 code(fix.change),
+                "**recommended**" if fix.advice.recommended else "",
                 "?" if fix.headroom is None else left(fix.headroom),
                 prose(fix.pool),
                 left(fix.advice.saves),
                 prose(fix.costs),
-                "**recommended**" if fix.advice.recommended else "",
             )
             for fix in facts.fixes
         ]
         yield "### Changes, cheapest first"
-        yield grid(heads, rows, right={1, 3})
+        yield grid(heads, rows, right={2, 4})
     if facts.enough:
         yield prose(facts.enough)
     if facts.copy:
