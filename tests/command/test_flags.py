@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.command import FlagTable, builtin_flags, decode_flags, encode_flags, parse_help
+from arriero.engine.installation import describe
 
 OLD_HELP = """\
 ----- common params -----
@@ -114,3 +115,18 @@ def test_arity_is_what_the_engine_consumes(engine_path: Callable[[int], Path]) -
         else:
             said = run(binary, flag.names[0], *["1"] * (flag.arity - 1))
             assert "expected value for argument" in said, flag.names
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("build", [10068, 10092, 10434])
+def test_shipped_flags_are_those_of_the_build(
+    build: int, engine_path: Callable[[int], Path]
+) -> None:
+    path = engine_path(build)
+    engine = describe(path, "test", {**os.environ, "LD_LIBRARY_PATH": str(path.parent)})
+    assert builtin_flags(build) == engine.flags
+
+
+def test_builds_between_get_the_flags_of_the_older_one() -> None:
+    assert builtin_flags(10300) == builtin_flags(10092) == builtin_flags(4000)
+    assert builtin_flags(11434) == builtin_flags() != builtin_flags(10433)

@@ -167,7 +167,16 @@ def decode_flags(data: bytes) -> FlagTable:
     return msgspec.json.decode(data, type=FlagTable)
 
 
+BUILTIN: Final = (10092, 10434)
+"""Builds whose flags are shipped; those of 10068 are the same as those of 10092."""
+
+
 @functools.cache
-def builtin_flags() -> FlagTable:
-    """The flags of build 10434, for when no engine can be asked."""
-    return decode_flags(resources.files(__package__).joinpath("flags.json").read_bytes())
+def builtin_flags(build: int | None = None) -> FlagTable:
+    """The flags of a build, for when no engine can be asked: of the newest one not newer than it.
+
+    An older build than all gets the oldest; without one it is the newest.
+    """
+    known = [number for number in BUILTIN if build is None or number <= build] or BUILTIN[:1]
+    name = "flags.json" if known[-1] == BUILTIN[-1] else f"flags-{known[-1]}.json"
+    return decode_flags(resources.files(__package__).joinpath(name).read_bytes())

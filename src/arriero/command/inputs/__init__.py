@@ -1,0 +1,112 @@
+"""Commands out of the files that people keep them in.
+
+Such a file is data: nothing in it is run, nothing is included, and no variable is taken from the
+environment of this process. What the file itself assigns once is filled in; what it leaves to
+others stays as it is written, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from arriero.base.errors import NotFoundError, UsageError
+from arriero.command.flags import FlagTable, normalise
+from arriero.command.inputs import argv, preset, shell, systemd, yamlfile
+from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open
+
+_SUFFIXES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
+    ".service": systemd.read,
+    ".json": argv.read,
+    ".ini": preset.read,
+    ".yml": yamlfile.read,
+    ".yaml": yamlfile.read,
+}
+
+
+def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
+    """Every llama-server command in a file, by the form that its name or its text tells.
+
+    Read are shell scripts, systemd units, compose files, llama-swap configurations, llama-server's
+    own model presets and JSON arrays of arguments.
+
+    Args:
+        flags: To tell a flag's value from a word that stands alone.
+
+    Raises:
+        NotFoundError: There is no such file.
+        UsageError: It cannot be read, is too large or nested too deep, or holds no command.
+    """
+    text = _text(path)
+    form = _SUFFIXES.get(path.suffix.lower()) or _by_text(text)
+    found = form(text, str(path))
+    if not found:
+        raise UsageError(
+            f"no llama-server command in {path}",
+            hint="give a shell script, a systemd unit, a compose or llama-swap file, a models"
+            " preset or a JSON array of arguments",
+            id="no-command",
+        )
+    if len(found) > MOST_COMMANDS:
+        raise UsageError(f"more than {MOST_COMMANDS} commands in {path}", id="input-too-large")
+    return tuple(_without_open_words(written, flags) for written in found)
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            missing = not path.exists()
+            raise NotFoundError(
+                f"no file {path}" if missing else f"{path} is not a file",
+                hint="a command goes after --, as in: arriero check -- llama-server -m …",
+                id="no-input",
+            )
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', error)}") from None
+    if len(data) > LARGEST:
+        raise UsageError(
+            f"{path} is larger than {LARGEST >> 10} KiB",
+            hint="is it a file of commands?",
+            id="input-too-large",
+        )
+    if b"\0" in data:
+        raise UsageError(f"{path} is not a text file", hint="is it a file of commands?")
+    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def _by_text(text: str) -> Callable[[str, str], tuple[Written, ...]]:
+    first = next((line for line in map(str.strip, text.splitlines()) if line), "")
+    if first.startswith("[") and re.search(r"^\s*ExecStart\s*=", text, re.MULTILINE):
+        return systemd.read
+    if first.startswith(("[", "{")) and re.search(r'[\[{]\s*["\[{]', text):
+        return argv.read
+    return shell.read
+
+
+def _without_open_words(written: Written, flags: FlagTable) -> Written:
+    """Words that stand alone and that only others can fill in, such as ``$EXTRA_ARGS``, go."""
+    kept: list[int] = []
+    notes = list(written.notes)
+    at = 0
+    takes = 0
+    while at < len(written.words):
+        word = written.words[at]
+        known = flags.get(word)
+        if takes:
+            takes -= 1
+        elif known is not None:
+            takes = known.arity
+        elif is_open(word) and at > written.program:
+            notes.append(f"{word} is not filled in: it was left out")
+            at += 1
+            continue
+        elif normalise(word).startswith("-"):
+            following = written.words[at + 1 : at + 2]
+            takes = int(bool(following) and not following[0].startswith("-"))
+        kept.append(at)
+        at += 1
+    return written.picked(kept, notes)

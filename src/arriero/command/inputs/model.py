@@ -1,0 +1,69 @@
+"""A command as a file has it, and the limits that every form keeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from arriero.base.errors import UsageError
+
+LARGEST: Final = 1 << 18
+"""Bytes of a file that holds commands."""
+DEEPEST: Final = 40
+"""Nesting of lists, macros and variables."""
+MOST_WORDS: Final = 4096
+MOST_COMMANDS: Final = 256
+LONGEST_WORD: Final = 1 << 16
+
+_SERVER: Final = re.compile(r"llama[-_.]?(?:cpp[-_.]?)?server", re.IGNORECASE)
+_IMAGE: Final = re.compile(r"llama[-_.]?cpp|llama-server", re.IGNORECASE)
+_OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`")
+
+
+@dataclass(frozen=True)
+class Written:
+    """One command of a file: its words, the variables that the file sets for it, where it stands.
+
+    ``lines`` has the line of each word, from 1. ``program`` is the position of the program, behind
+    assignments and wrappers.
+    """
+
+    words: tuple[str, ...]
+    path: str
+    line: int
+    lines: tuple[int, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    """What the file calls it: a service, a model."""
+    notes: tuple[str, ...] = ()
+    program: int = 0
+
+    def picked(self, at: Sequence[int], notes: Sequence[str]) -> Written:
+        """The same with only the words at these positions."""
+        return replace(
+            self,
+            words=tuple(self.words[i] for i in at),
+            lines=tuple(self.lines[i] for i in at),
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+
+def is_server(word: str) -> bool:
+    """Whether a word names llama-server: a path, or a variable called after it."""
+    return _SERVER.search(word.rstrip("/").rpartition("/")[2] or word) is not None
+
+
+def is_image(word: str) -> bool:
+    """Whether a word names a container image of llama.cpp's server."""
+    return not word.startswith("-") and _IMAGE.search(word) is not None
+
+
+def is_open(word: str) -> bool:
+    """Whether something in the word is left for others to fill in."""
+    return _OPEN.search(word) is not None
+
+
+def too_large(path: str, what: str) -> UsageError:
+    return UsageError(f"{path}: {what}", hint="is it a file of commands?", id="input-too-large")

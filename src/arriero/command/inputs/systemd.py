@@ -1,0 +1,119 @@
+"""The command of a systemd unit.
+
+Quotes, continued lines, ``Environment=`` and the prefixes of ``ExecStart=`` are understood, and
+variables that the unit itself sets are filled in. ``%``-specifiers stay as they are written, and an
+``EnvironmentFile=`` is not read: a note names it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from arriero.command.inputs import shell
+from arriero.command.inputs.model import MOST_WORDS, Written, is_server, too_large
+from arriero.command.prefix import base_name
+
+_SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
+_VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
+_ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
+
+
+def read(text: str, path: str) -> tuple[Written, ...]:
+    """The llama-server commands among ``ExecStart=`` of the unit."""
+    env: dict[str, str] = {}
+    notes: list[str] = []
+    starts: list[tuple[str, list[int]]] = []
+    for key, value, lines in _settings(text):
+        if key == "Environment":
+            for word in _split(value):
+                name, _, content = word.partition("=")
+                env[name] = content
+        elif key == "EnvironmentFile":
+            notes.append(f"{value.lstrip('-')} is not read: its variables are not known")
+        elif key == "ExecStart":
+            starts = [*starts, (value, lines)] if value else []
+    found = (_written(value, lines, env, notes, path) for value, lines in starts)
+    return tuple(written for several in found for written in several)
+
+
+def _settings(text: str) -> Iterator[tuple[str, str, list[int]]]:
+    """Key, value and the line of each of the value's characters, of ``[Service]``."""
+    section = ""
+    pending = ""
+    spots: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        stripped = line.strip()
+        if stripped.startswith(("#", ";")) or (not stripped and not pending):
+            continue
+        if not pending and stripped.startswith("["):
+            section = stripped
+            continue
+        more = line.rstrip().endswith("\\")
+        piece = line.rstrip()[:-1] + " " if more else line
+        pending += piece
+        spots += [number] * len(piece)
+        if more:
+            continue
+        key, equals, value = pending.partition("=")
+        if equals and section == "[Service]":
+            lead = len(key) + 1 + len(value) - len(value.lstrip())
+            yield key.strip(), value.strip(), spots[lead:]
+        pending, spots = "", []
+
+
+def _split(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return value.split()
+
+
+def _written(
+    value: str, spots: list[int], env: Mapping[str, str], notes: list[str], path: str
+) -> Iterator[Written]:
+    value, spots = value.lstrip("@-:+!"), spots[len(value) - len(value.lstrip("@-:+!")) :]
+    words = _split(value)
+    if len(words) > MOST_WORDS:
+        raise too_large(path, f"a command of more than {MOST_WORDS} words")
+    line = spots[0] if spots else 1
+    if words and base_name(words[0]) in _SHELLS:
+        script = next((w for w in words[1:] if not w.startswith("-")), "")
+        yield from shell.read(script, path, line)
+        return
+    lines = _lines_of(words, value, spots)
+    filled: list[tuple[str, int]] = []
+    for word, at in zip(words, lines, strict=True):
+        alone = _ALONE.match(word)
+        if alone and alone[1] in env:
+            filled += [(part, at) for part in env[alone[1]].split()]
+        else:
+            filled.append((_fill(word, env), at))
+    program = next((i for i, (word, _) in enumerate(filled) if is_server(word)), None)
+    if program is None:
+        return
+    texts, each = zip(*filled, strict=True)
+    yield Written(
+        words=texts, path=path, line=each[program], lines=each, env=env,
+        notes=tuple(notes), program=program,
+    )  # fmt: skip
+
+
+def _fill(word: str, env: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else env.get(match[1] or match[2], match[0])
+
+    return _VARIABLE.sub(value, word).replace("%%", "%")
+
+
+def _lines_of(words: list[str], value: str, spots: list[int]) -> list[int]:
+    """The line of each word: where its first characters come next in the value."""
+    lines, at = [], 0
+    for word in words:
+        found = value.find(word[:24], at)
+        at = found if found >= 0 else at
+        lines.append(spots[min(at, len(spots) - 1)] if spots else 1)
+        at += len(word) if found >= 0 else 0
+    return lines

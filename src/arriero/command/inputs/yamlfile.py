@@ -1,0 +1,165 @@
+"""Commands in YAML: the services of a compose file, the models of a llama-swap configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from arriero.base.errors import UsageError
+from arriero.command.inputs import shell
+from arriero.command.inputs.model import (
+    DEEPEST,
+    LONGEST_WORD,
+    Written,
+    is_image,
+    is_server,
+    too_large,
+)
+from arriero.command.inputs.tree import (
+    Node,
+    compose,
+    entries,
+    first_line,
+    items,
+    lines_of,
+    scalar,
+    strings,
+)
+
+_MACRO: Final = re.compile(r"\$\{([\w.-]+)\}")
+_FIRST_PORT: Final = "5800"
+"""llama-swap's ``startPort`` where the file sets none."""
+_COMPOSED: Final = re.compile(r"\$\$|\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
+
+
+def read(text: str, path: str) -> tuple[Written, ...]:
+    """The commands of a compose or llama-swap file.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    root = entries(compose(text, path)) or {}
+    services, models = entries(root.get("services")), entries(root.get("models"))
+    if services is not None:
+        return tuple(w for name, node in services.items() for w in _service(name, node, path))
+    if models is not None:
+        macros = _macros(root.get("macros"))
+        macros.setdefault("PORT", scalar(root.get("startPort")) or _FIRST_PORT)
+        return tuple(w for name, node in models.items() for w in _model(name, node, macros, path))
+    raise UsageError(
+        f"{path} has neither services (compose) nor models (llama-swap)",
+        hint="write the command after -- instead",
+        id="no-command",
+    )
+
+
+# --- compose --------------------------------------------------------------------------------------
+
+
+def _service(name: str, node: Node, path: str) -> list[Written]:
+    """One service, if its image or its command is llama.cpp's server."""
+    members = entries(node) or {}
+    notes: list[str] = []
+    entry = _command(members.get("entrypoint"), path, notes)
+    words = _command(members.get("command"), path, notes)
+    image = scalar(members.get("image")) or ""
+    line = node.start_mark.line + 1
+    if entry and is_server(entry[0][0]):
+        words = [*entry, *words]
+    elif not (words and is_server(words[0][0])):
+        if not is_image(image):
+            return []
+        words = [("llama-server", words[0][1] if words else line), *words]
+    if "env_file" in members:
+        notes.append("env_file is not read: its variables are not known")
+    texts, lines = zip(*words, strict=True)
+    env = {key: _filled(value, notes) for key, value in _environment(members).items()}
+    return [
+        Written(
+            words=texts, path=path, line=lines[0], lines=lines, env=env, name=name,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+    ]  # fmt: skip
+
+
+def _command(node: Node | None, path: str, notes: list[str]) -> list[tuple[str, int]]:
+    """A command as a list or as a string that is split like a shell's."""
+    listed = strings(node)
+    if listed is not None:
+        return [(_filled(text, notes), line) for text, line in listed]
+    text = scalar(node)
+    if node is None or not text:
+        return []
+    words = _shell_words(lines_of(node), path, first_line(node))
+    return [(_filled(word, notes), line) for word, line in words]
+
+
+def _environment(members: Mapping[str, Node]) -> dict[str, str]:
+    node = members.get("environment")
+    mapping = entries(node)
+    if mapping is not None:
+        return {name: scalar(value) or "" for name, value in mapping.items()}
+    pairs = (text.partition("=") for text, _ in strings(node) or [])
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def _filled(text: str, notes: list[str]) -> str:
+    """Compose's own expansion, with nothing but the defaults that the file gives."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        if match[2] is not None:
+            notes.append(f"{match[1]} is taken to be its default: {match[2]}")
+            return match[2]
+        return match[0]
+
+    return _COMPOSED.sub(value, text)
+
+
+# --- llama-swap -----------------------------------------------------------------------------------
+
+
+def _macros(node: Node | None) -> dict[str, str]:
+    found = {name: scalar(value) for name, value in (entries(node) or {}).items()}
+    for one in items(node) or []:  # newer files keep them in order, as a list
+        found |= {name: scalar(value) for name, value in (entries(one) or {}).items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _model(name: str, node: Node, macros: Mapping[str, str], path: str) -> list[Written]:
+    members = entries(node) or {}
+    command = members.get("cmd")
+    if command is None or not scalar(command):
+        return []
+    known = {**macros, **_macros(members.get("macros")), "MODEL_ID": name}
+    env = dict(pair.split("=", 1) for pair, _ in strings(members.get("env")) or [] if "=" in pair)
+    # A macro may hold lines of its own; the words it makes stand where its name does.
+    lines = [_expand(line, known, path).replace("\n", " ") for line in lines_of(command)]
+    found = shell.read(_continued(lines), path, first_line(command))
+    return [replace(written, env={**env, **written.env}, name=name) for written in found]
+
+
+def _expand(text: str, macros: Mapping[str, str], path: str) -> str:
+    for _ in range(DEEPEST):
+        expanded = _MACRO.sub(lambda match: macros.get(match[1], match[0]), text)
+        if len(expanded) > LONGEST_WORD:
+            raise too_large(path, "its macros fill in to more than any command holds")
+        if expanded == text:
+            return text
+        text = expanded
+    raise too_large(path, "its macros name each other without end")
+
+
+def _continued(lines: Sequence[str]) -> str:
+    """Lines of one command, comments between them left out, as a shell would need them."""
+    kept = ["" if line.lstrip().startswith("#") else line for line in lines]
+    return " \\\n".join(line.rstrip().removesuffix("\\") for line in kept)
+
+
+def _shell_words(lines: Sequence[str], path: str, line: int) -> list[tuple[str, int]]:
+    """The arguments of a server, split as a shell would, variables left as they are."""
+    found = shell.read(f"llama-server {_continued(lines)}", path, line)
+    return list(zip(found[0].words[1:], found[0].lines[1:], strict=True)) if found else []

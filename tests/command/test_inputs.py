@@ -1,0 +1,204 @@
+"""Commands read out of files: scripts, units, compose, llama-swap, presets, JSON."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arriero.base.errors import ArrieroError, NotFoundError, UsageError
+from arriero.command import builtin_flags, parse_command
+from arriero.command.inputs import read_commands
+from arriero.command.inputs.model import LARGEST, Written
+
+DATA = Path(__file__).parent / "data" / "inputs"
+
+
+def read(name: str | Path) -> tuple[Written, ...]:
+    return read_commands(DATA / name, builtin_flags())
+
+
+def line_of(written: Written, word: str) -> int:
+    return written.lines[written.words.index(word)]
+
+
+def text(written: Written) -> str:
+    return " ".join(written.words)
+
+
+def test_script() -> None:
+    first, second, third = read("serve.sh")
+    assert first.words == (
+        "CUDA_VISIBLE_DEVICES=0", "/opt/llama/bin/llama-server", "-m", "/srv/models/a model.gguf",
+        "-c", "8192", "--port", "8081", "--api-key", "k # y", "-t", "$(nproc)",
+    )  # fmt: skip
+    assert (first.line, line_of(first, "-c"), line_of(first, "-t")) == (14, 6, 17)
+    assert first.notes == (
+        "PORT is taken to be its default: 8081",
+        "$EXTRA_ARGS is not filled in: it was left out",
+        "$@ is not filled in: it was left out",
+    )
+    assert text(second) == "llama-server -m /srv/models/b.gguf --jinja -np 2"
+    assert (second.line, line_of(second, "--jinja"), line_of(second, "-np")) == (25, 22, 24)
+    assert text(third) == "llama-server -m /m/c.gguf -ngl 99"
+    assert third.env == {"LLAMA_ARG_N_PARALLEL": "3"}
+
+
+def test_unit() -> None:
+    (found,) = read("llama.service")
+    assert found.words == (
+        "/usr/bin/llama-server", "-m", "/srv/m.gguf", "--host", "0.0.0.0", "--alias", "%i model",  # noqa: S104 - data
+        "-np", "2", "-fa", "on",
+    )  # fmt: skip
+    assert found.env["LLAMA_ARG_CTX_SIZE"] == "16384"
+    assert (found.line, line_of(found, "--host"), line_of(found, "--alias")) == (8, 9, 10)
+    assert found.notes == (
+        "/etc/default/llama is not read: its variables are not known",
+        "$MORE is not filled in: it was left out",
+    )
+    command = parse_command(found.words, builtin_flags(), found.env)
+    assert command.number("-c") == 16384
+
+
+def test_compose() -> None:
+    chat, embed, own = read("compose.yaml")
+    assert text(chat) == "llama-server -m /models/a.gguf --host 0.0.0.0"
+    assert (chat.name, line_of(chat, "--host")) == ("chat", 11)
+    assert chat.env == {"LLAMA_ARG_PORT": "8080"}
+    assert text(embed) == "llama-server -m /models/e.gguf --pooling mean"
+    assert (line_of(embed, "-m"), line_of(embed, "--pooling")) == (17, 18)
+    assert embed.env == {"LLAMA_ARG_EMBEDDINGS": "1"}
+    assert text(own) == "/app/llama-server -m /models/o.gguf -np $SLOTS"
+
+
+def test_llama_swap() -> None:
+    qwen, tiny = read("swap.yaml")
+    assert text(qwen) == "llama-server --port 9000 --no-webui -ngl 99 -m /models/q.gguf -c 32768"
+    assert qwen.env == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert line_of(qwen, "-c") == 15
+    assert text(tiny) == "llama-server --port 9000 -m /models/tiny.gguf -c 2048"
+    assert line_of(tiny, "-c") == 19
+
+
+def test_preset() -> None:
+    small, oss = read("models.ini")
+    assert text(small) == (
+        "llama-server -ngl 99 --jinja --model /models/s.gguf --ctx-size 4096 --no-mmap"
+    )
+    assert small.env == {"LLAMA_ARG_CACHE_RAM": "0"}
+    assert (line_of(small, "-ngl"), line_of(small, "--no-mmap")) == (4, 11)
+    command = parse_command(oss.words, builtin_flags(), {})
+    assert (oss.name, command.number("-ngl")) == ("ggml-org/gpt-oss-20b-GGUF:Q4", 20)
+
+
+def test_json() -> None:
+    (found,) = read("argv.json")
+    assert text(found) == "/usr/local/bin/llama-server -m m.gguf -np 4"
+    assert line_of(found, "-np") == 4
+    (task,) = read("task.json")
+    assert (text(task), task.env) == ("llama-server -m m.gguf", {"LLAMA_ARG_PORT": "1"})
+
+
+@pytest.mark.parametrize("name", ["x.sh", "x.service", "x.yaml", "x.ini", "x.json", "x"])
+def test_nothing_in_a_file_is_expanded_or_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_MINE", "leaked")
+    marker = tmp_path / "ran"
+    inside = f"llama-server -m $SECRET_OF_MINE --alias $(touch {marker})"
+    forms = {
+        "x.sh": f". ./other.sh\n{inside}\n",
+        "x.service": f"[Service]\nEnvironmentFile=/etc/passwd\nExecStart=/bin/{inside}\n",
+        "x.yaml": f"services:\n  a:\n    image: llama.cpp:server\n    command: {inside[13:]}\n",
+        "x.ini": "[a]\nmodel = $SECRET_OF_MINE\n",
+        "x.json": '["llama-server", "-m", "$SECRET_OF_MINE"]',
+        "x": f"#!/bin/sh\n{inside}\n",
+    }
+    path = tmp_path / name
+    path.write_text(forms[name])
+    (found,) = read(path)
+    assert "$SECRET_OF_MINE" in found.words
+    assert not any("leaked" in word for word in found.words)
+    assert not marker.exists()
+
+
+LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+)
+MERGES = "m0: &m0 {k0: v}\n" + "".join(
+    f"m{n}: &m{n} {{<<: [{','.join([f'*m{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("missing.sh", None),
+        ("large.sh", "x" * (LARGEST + 1)),
+        ("zeros.sh", "a\0b"),
+        ("empty.sh", ""),
+        ("none.sh", "echo hello\n"),
+        ("deep.yaml", "[" * 20_000),
+        ("deep.json", "[" * 20_000),
+        ("laughs.yaml", LAUGHS),
+        ("object.yaml", "services: !!python/object/apply:os.system ['true']\n"),
+        ("tabs.yaml", "services:\n\t- x\n"),
+        ("loop.yaml", "macros: {a: '${b}', b: '${a}'}\nmodels: {m: {cmd: 'llama-server ${a}'}}"),
+        (
+            "grow.yaml",
+            "macros: {a0: xxxxxxxx"
+            + "".join(f", a{n}: '{('${a' + str(n - 1) + '}') * 9}'" for n in range(1, 30))
+            + "}\nmodels: {m: {cmd: 'llama-server ${a29}'}}",
+        ),
+        ("selfish.sh", "A=$B\nB=$A\nllama-serve $A\n"),
+        (
+            "bomb.sh",
+            "A0=xxxxxxxx\n"
+            + "".join(f'A{n}="{f"$A{n - 1}" * 9}"\n' for n in range(1, 30))
+            + "llama-server $A29\n",
+        ),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(name: str, content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises((UsageError, NotFoundError)) as raised:
+        read(path)
+    assert "\n" not in raised.value.message
+
+
+def test_merges_of_merges_are_looked_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "merges.yaml"
+    path.write_text(MERGES + "services:\n  a:\n    <<: *m29\n    image: llama.cpp\n")
+    (found,) = read(path)
+    assert found.words == ("llama-server",)
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        read(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sh")
+    with pytest.raises(NotFoundError):
+        read(tmp_path / "pipe.sh")
+
+
+@given(st.text(), st.sampled_from(["sh", "service", "yaml", "ini", "json", "txt"]))
+def test_any_text_gives_commands_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, content: str, suffix: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"any.{suffix}"
+    path.write_text("llama-server " + content, encoding="utf-8", errors="replace")
+    try:
+        found = read(path)
+    except ArrieroError:
+        return
+    for written in found:
+        assert len(written.words) == len(written.lines)
