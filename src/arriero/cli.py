@@ -29,14 +29,17 @@ from arriero.base.words import LimitKind
 if TYPE_CHECKING:
     import msgspec
 
+    from arriero.machine import Pool
     from arriero.process import Limit
+    from arriero.record import Diagnosis, Plan
     from arriero.report.progress import Progress
     from arriero.store import Store
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _SEPARATOR: Final = "--"
-_TAKES_COMMAND: Final = frozenset({"diagnose", "verify"})
+_TAKES_COMMAND: Final = frozenset({"diagnose", "verify", "plan"})
+_SERVERS: Final = frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan"})
 _SWITCHES: Final = frozenset({"--json", "--as-given", "--help"})
 _INTERRUPTED: Final = "interrupted; every process that was started has ended"
 _CLEAN_UP_SECONDS: Final = 2.0
@@ -51,11 +54,13 @@ class _InterruptedError(ArrieroError):
 class Session:
     """What every command needs: its arguments, the form of its output, the history."""
 
-    def __init__(self, own: list[str], words: list[str] | None) -> None:
+    def __init__(self, own: list[str], words: list[str] | None, *, bare: bool = False) -> None:
         self.own = own
         """Arriero's own arguments."""
         self.words = words
         """The command after ``--``; None where there is no ``--``."""
+        self.bare = bare
+        """The words are a model and options of llama-server, without ``--`` and the program."""
         self.json = "--json" in own
         self._store: Store | None = None
 
@@ -301,20 +306,100 @@ def diagnose(
         words, options, store=session.store, progress=session.progress(max_time)
     )
     session.show(document, lambda: terminal.diagnosis(document, **terminal.options(sys.stdout)))
-    if out is not None:
-        from arriero.base.redact import Redactor
-
-        try:
-            for path in share.write_all(document, out, Redactor.for_this_machine()):
-                session.note(f"wrote {path}")
-        except RecordError as error:  # the answer has been given; this is beside it
-            session.note(error.message)
-            return error.exit_code
+    if out is not None and (status := _write_out(session, document, out)):
+        return status
     if document.interrupted:
         session.note(_INTERRUPTED)
         return _InterruptedError.exit_code
     served = document.verdict is None and document.recommendation is not None
     return 0 if served and document.complete else 1
+
+
+def _write_out(session: Session, document: Diagnosis | Plan, out: Path) -> int:
+    """Record and reports into a directory; the exit status if they cannot be written."""
+    from arriero.base.redact import Redactor
+    from arriero.jobs import share
+
+    try:
+        for path in share.write_all(document, out, Redactor.for_this_machine()):
+            session.note(f"wrote {path}")
+    except RecordError as error:  # the answer has been given; this is beside it
+        session.note(error.message)
+        return error.exit_code
+    return 0
+
+
+def _budget(text: str) -> Any:
+    from arriero.memory import parse_pools
+
+    return parse_pools(text)
+
+
+@cli.command(
+    short_help="What a command will take of memory; nothing is loaded.",
+    options_metavar="[OPTIONS] MODEL [llama-server options]",
+)
+@click.option(
+    "--budget", metavar="POOLS", callback=_read(_budget),
+    help="Memory to plan for instead of this machine's, like CUDA0=24GiB,host=64GiB.",
+)  # fmt: skip
+@click.option("--frontier", is_flag=True, help="Also the largest context for 1, 2, 4 … slots.")
+@click.option("--engine", metavar="PATH", help="The llama-server to ask for sizes it alone knows.")
+@click.option(
+    "--assume-build", type=click.IntRange(1, 1_000_000), metavar="N",
+    help="Ask no engine; take the rules of this llama.cpp build.",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Write the plan and reports, redacted for sharing, into this directory.",
+)  # fmt: skip
+@_json_option
+@click.pass_obj
+def plan(
+    session: Session,
+    budget: tuple[Pool, ...] | None,
+    frontier: bool,
+    engine: str | None,
+    assume_build: int | None,
+    out: Path | None,
+) -> int:
+    """Say what a llama-server command will take, before it is started.
+
+    \b
+        arriero plan model.gguf -c 8192 -np 4
+        arriero plan -- llama-server -m model.gguf
+
+    Every buffer with where its size comes from, what is left of each pool of memory, what to change
+    if it does not fit. MODEL is a file, any part of a split set, or an http(s):// or hf:// address,
+    of which only the header is read.
+    """
+    from arriero.jobs import plan as job
+    from arriero.report import terminal
+
+    if engine is not None and assume_build is not None:
+        raise UsageError("--engine and --assume-build exclude each other")
+    options = job.Options(
+        engine=engine,
+        budget=budget,
+        frontier=frontier,
+        assume_build=assume_build,
+        bare=session.bare,
+    )
+    if out is not None:
+        from arriero.jobs import share
+
+        share.prepare(out)
+    document = job.plan(
+        session.words or [], options, store=session.store, progress=session.progress()
+    )
+    session.show(document, lambda: terminal.plan(document, **terminal.options(sys.stdout)))
+    if out is not None and (status := _write_out(session, document, out)):
+        return status
+    if not document.complete:
+        session.leave_echo()
+        session.note("interrupted: advice or frontier are missing")
+        return _InterruptedError.exit_code
+    return 1 if document.fits is False else 0
 
 
 @cli.command(short_help="What a log says: the first failure, not the last error.")
@@ -550,13 +635,41 @@ def _dimensions(words: tuple[str, ...]) -> dict[str, int]:
 # --- from arguments to an exit status ------------------------------------------------------------
 
 
-def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:
-    """Arriero's own arguments and, for the commands that take one, the command after ``--``."""
+def _session(argv: list[str]) -> Session:
+    """Arriero's own arguments apart from the command that some of its commands take."""
     verb = next((word for word in argv if not word.startswith("-")), None)
-    if verb not in _TAKES_COMMAND or _SEPARATOR not in argv:
-        return argv, None
-    at = argv.index(_SEPARATOR)
-    return argv[:at], argv[at + 1 :]
+    if verb not in _TAKES_COMMAND:
+        return Session(argv, None)
+    if _SEPARATOR in argv:
+        at = argv.index(_SEPARATOR)
+        return Session(argv[:at], argv[at + 1 :])
+    if verb != plan.name:
+        return Session(argv, None)
+    own, words = _apart(argv)
+    return Session(own, words, bare=not (words and Path(words[0]).name in _SERVERS))
+
+
+def _apart(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The options of ``arriero plan`` by their exact names; all others are llama-server's."""
+    from arriero.command import builtin_flags
+
+    takes = {
+        name: not p.is_flag for p in plan.params if isinstance(p, click.Option) for name in p.opts
+    }
+    takes |= {"-h": False, "--help": False}
+    flags, at = builtin_flags(), argv.index(str(plan.name))
+    own, words = argv[: at + 1], list[str]()
+    while (at := at + 1) < len(argv):
+        name, equals, _ = argv[at].partition("=")
+        if name in takes:
+            end = at + 1 + (takes[name] and not equals)
+            own += argv[at:end]
+        else:
+            flag = flags.get(argv[at])
+            end = at + 1 + (flag.arity if flag else 0)
+            words += argv[at:end]
+        at = end - 1
+    return own, words
 
 
 def _misused(error: click.ClickException, session: Session) -> UsageError:
@@ -611,7 +724,7 @@ def _unforeseen(error: Exception) -> ArrieroError:
 
 def run(argv: list[str]) -> int:
     """Run one command and return its exit status."""
-    session = Session(*_split(argv))
+    session = _session(argv)
     try:
         with cli.make_context("arriero", list(session.own), obj=session) as context:
             status = cli.invoke(context)

@@ -71,20 +71,7 @@ def survey(
     command = parse_command(words, builtin_flags(), environ)
     found = find_engine(command.program, option=engine, environ=command.environ, cwd=cwd)
     command = command.with_flags(found.flags)
-    only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
-    if only is not None:
-        raise UsageError(
-            f"with {only} the server only prints something and ends",
-            hint="leave it out",
-            id="ends-at-once",
-        )
-    source, _ = command.model_source()
-    if source is ModelSource.ROUTER:
-        raise UsageError(
-            "this command starts a router: each model is a process of its own with its own memory",
-            hint="give the command of one model (llama-server -m FILE …)",
-            id="router",
-        )
+    refuse_other_uses(command)
     model_path, model = _model(command, cwd)
     rpc = command.value("--rpc")
     try:
@@ -94,14 +81,7 @@ def survey(
         devices = ()
     listed_pools = pools(devices)
     baseline = Baseline(
-        engine=EngineRecord(
-            path=str(found.path),
-            found_by=found.found_by,
-            version=found.version,
-            build=found.build,
-            commit=found.commit,
-            backends=found.backends,
-        ),
+        engine=engine_record(found),
         model=model,
         devices=tuple(map(_device, devices)),
         pools=tuple(map(_pool, listed_pools)),
@@ -123,6 +103,28 @@ def survey(
             secrets={*command.secrets(), *serving(command, cwd).api_keys}
         ),
     )
+
+
+def refuse_other_uses(command: Command) -> None:
+    """Raise for a command that does not start one server with one model.
+
+    Raises:
+        UsageError: It only prints something, or starts a router.
+    """
+    only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
+    if only is not None:
+        raise UsageError(
+            f"with {only} the server only prints something and ends",
+            hint="leave it out",
+            id="ends-at-once",
+        )
+    source, _ = command.model_source()
+    if source is ModelSource.ROUTER:
+        raise UsageError(
+            "this command starts a router: each model is a process of its own with its own memory",
+            hint="give the command of one model (llama-server -m FILE …)",
+            id="router",
+        )
 
 
 def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None]:
@@ -150,6 +152,17 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
         n_ctx_train=about.n_ctx_train,
         n_vocab=about.n_vocab,
         file_bytes=about.file_bytes,
+    )
+
+
+def engine_record(engine: Engine) -> EngineRecord:
+    return EngineRecord(
+        path=str(engine.path),
+        found_by=engine.found_by,
+        version=engine.version,
+        build=engine.build,
+        commit=engine.commit,
+        backends=engine.backends,
     )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from arriero.base.errors import UsageError
-from arriero.record import Diagnosis, Explanation, History, Verification
+from arriero.record import Diagnosis, Explanation, History, Plan, Verification
 from arriero.report import terminal
 from arriero.store import Store
 
-Document = Diagnosis | Explanation | Verification
+Document = Diagnosis | Explanation | Verification | Plan
 
 
 def entries(store: Store, count: int) -> History:
@@ -24,7 +24,7 @@ def document(store: Store, id_: str) -> Document:
         NotFoundError: There is no such record.
     """
     found = store.get(id_)
-    if not isinstance(found, Diagnosis | Explanation | Verification):
+    if not isinstance(found, Document):
         raise UsageError(f"{id_} is a record of another kind")
     return found
 
@@ -38,3 +38,5 @@ def text(found: Document, options: Any) -> str:
             return terminal.verification(found, **options)
         case Explanation():
             return terminal.explanation(found, **options)
+        case Plan():
+            return terminal.plan(found, **options)

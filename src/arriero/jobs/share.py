@@ -9,10 +9,10 @@ from typing import Final
 
 from arriero.base.errors import RecordError, UsageError
 from arriero.base.redact import Redactor
-from arriero.record import Diagnosis, Explanation, Verification, write_document, write_whole
+from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
 from arriero.report import html, markdown, upstream
 
-Document = Diagnosis | Explanation | Verification
+Document = Diagnosis | Explanation | Verification | Plan
 
 FORMATS: Final = ("markdown", "html", "upstream")
 
@@ -23,23 +23,27 @@ def render(document: Document, form: str, redactor: Redactor) -> str:
     Raises:
         UsageError: This kind of document has no such format.
     """
-    shared = redactor.scrub(document, share=True)
-    makers: Mapping[tuple[str, type], Callable[..., str]] = {
-        ("markdown", Diagnosis): markdown.diagnosis,
-        ("markdown", Explanation): markdown.explanation,
-        ("markdown", Verification): markdown.verification,
-        ("html", Diagnosis): html.diagnosis,
-        ("upstream", Diagnosis): upstream.issue,
-    }
-    make = makers.get((form, type(shared)))
+    make = _MAKERS.get((form, type(document)))
     if make is None:
         name = type(document).__name__.lower()
         raise UsageError(f"there is no {form} report of a {name}", hint="try --format markdown")
-    return make(shared)
+    return make(redactor.scrub(document, share=True))
+
+
+_MAKERS: Final[Mapping[tuple[str, type], Callable[..., str]]] = {
+    ("markdown", Diagnosis): markdown.diagnosis,
+    ("markdown", Explanation): markdown.explanation,
+    ("markdown", Verification): markdown.verification,
+    ("markdown", Plan): markdown.plan,
+    ("html", Diagnosis): html.diagnosis,
+    ("html", Plan): html.plan,
+    ("upstream", Diagnosis): upstream.issue,
+}
+_SUFFIXES: Final = {"markdown": "md", "html": "html", "upstream": "issue.md"}
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory for the files of a diagnosis, before minutes are spent on it.
+    """Make the directory for the files of a record, before minutes are spent on it.
 
     Raises:
         RecordError: It cannot be made or written to.
@@ -54,8 +58,8 @@ def prepare(directory: Path) -> None:
         raise RecordError(f"cannot write into {directory}", hint="choose another directory")
 
 
-def write_all(document: Diagnosis, directory: Path, redactor: Redactor) -> tuple[Path, ...]:
-    """Record, Markdown, HTML and the text for an upstream issue, all redacted, into a directory.
+def write_all(document: Diagnosis | Plan, directory: Path, redactor: Redactor) -> tuple[Path, ...]:
+    """The record and every report of it that there is, all redacted, into a directory.
 
     Raises:
         RecordError: It cannot be written (no permission, disk full, …).
@@ -64,8 +68,9 @@ def write_all(document: Diagnosis, directory: Path, redactor: Redactor) -> tuple
     record = directory / f"{document.id}.json"
     write_document(record, redactor.scrub(document, share=True))
     written = [record]
-    for form, suffix in (("markdown", "md"), ("html", "html"), ("upstream", "issue.md")):
-        path = directory / f"{document.id}.{suffix}"
-        write_whole(path, render(document, form, redactor).encode())
-        written.append(path)
+    for form, suffix in _SUFFIXES.items():
+        if (form, type(document)) in _MAKERS:
+            path = directory / f"{document.id}.{suffix}"
+            write_whole(path, render(document, form, redactor).encode())
+            written.append(path)
     return tuple(written)

@@ -30,6 +30,7 @@ from arriero.record import (
     Explanation,
     HistoryEntry,
     Peak,
+    Plan,
     Run,
     Verification,
     decode,
@@ -375,6 +376,10 @@ def _summary(document: msgspec.Struct) -> str:
             return f"{verdict}: {requests.ok} of {requests.sent} requests, {document.target}"
         case Explanation(failure=failure):
             return _failure(failure) if failure else f"no failure: {document.outcome}"
+        case Plan(fits=fits):
+            verdict = {True: "fits", False: "does not fit", None: "may fit"}[fits]
+            changes = [f"{a.change} would" for a in document.advice if a.recommended]
+            return "; ".join([Path(document.model.path).name, f"plan: {verdict}", *changes])
     return ""
 
 

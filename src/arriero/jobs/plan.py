@@ -1,0 +1,404 @@
+"""``arriero plan``: what a command will take and whether it fits, before anything is loaded."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from arriero.advice import advise
+from arriero.base.errors import ArrieroError, EngineError, NotFoundError, RecordError, UsageError
+from arriero.base.redact import Redactor
+from arriero.command import (
+    Command,
+    FlagTable,
+    ModelSource,
+    builtin_flags,
+    parse_command,
+    serving,
+)
+from arriero.engine import Engine, ListedDevice, find_engine, list_devices
+from arriero.gguf import Header, open_model, read_source, skeleton
+from arriero.gguf.reader import first_part
+from arriero.jobs._baseline import engine_record, refuse_other_uses
+from arriero.jobs._runs import calibrations
+from arriero.machine import Pool, pools
+from arriero.memory import plan_budget, settings_of
+from arriero.memory.frontier import WhatIf, frontier
+from arriero.memory.placement import chosen_devices
+from arriero.process import scratch_directory, sweep, temporary_directory
+from arriero.record import FrontierPoint, HeaderReads, Plan, PlanNote
+from arriero.report.progress import Progress, Silent
+from arriero.store import Store, new_id
+
+_SERVER: Final = "llama-server"
+_HOW: Final = "arriero plan model.gguf -c 8192   or   arriero plan -- llama-server -m …"
+_USUAL_NAMES: Final = (_SERVER, "llama-server-vulkan")
+_REPOSITORY: Final = re.compile(
+    r"hf://(?P<repo>[^/@:]+/[^/@:]+)(?:@[^/:]+)?(?:/(?P<file>.+)|:(?P<quant>.+))?\Z", re.IGNORECASE
+)
+_REMOTE: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_NUMBERS: Final = ("-c", "-np", "-ub", "-b", "-ncmoe", "-cram", "-ctxcp", "-fitc", "-mg")
+_LAYERS: Final = frozenset({"auto", "all"})
+_CACHE_TYPES: Final = (*("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"),)
+"""What ``-ctk`` and ``-ctv`` take (common/arg.cpp)."""
+_SWITCH_WORDS: Final = frozenset(
+    {"on", "off", "true", "false", "enabled", "disabled", "1", "0", "auto", "-1"}
+)
+_LARGEST: Final = 1 << 31
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``arriero plan`` can be told.
+
+    ``budget`` is in place of this machine's memory. ``assume_build`` takes the rules of a build and
+    asks no engine. ``bare``: the words are options of llama-server with a model somewhere among
+    them, and no program before them.
+    """
+
+    engine: str | None = None
+    budget: tuple[Pool, ...] | None = None
+    frontier: bool = False
+    assume_build: int | None = None
+    bare: bool = False
+
+
+def plan(
+    words: Sequence[str],
+    options: Options,
+    *,
+    store: Store,
+    progress: Progress | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Plan:
+    """Plan a command and keep the plan. Nothing is loaded; the engine is asked for sizes only.
+
+    An interruption after the plan itself leaves out what was still to come, with ``complete``
+    false.
+
+    Raises:
+        UsageError: No command or model, or options that the engine would refuse.
+        NotFoundError: A model or an engine that was named is not there.
+        ModelError: The header is damaged, or one that llama.cpp would refuse.
+        EngineError: An engine that was named cannot be used.
+    """
+    environ = dict(os.environ if environ is None else environ)
+    watch = progress or Silent()
+    sweep(temporary_directory())
+    words = (_SERVER, *words) if options.bare else tuple(words)
+    if not words:
+        raise UsageError("no command given", hint=_HOW)
+    command = parse_command(words, builtin_flags(), environ)
+    engine, notes = _engine(command, options, environ, cwd or Path.cwd())
+    command = command.with_flags(engine.flags if engine else builtin_flags())
+    if options.bare:
+        command = _with_model(command)
+    _refuse_misuse(command, engine.flags if engine else command.flags)
+    refuse_other_uses(command)
+    try:
+        with scratch_directory(temporary_directory()) as scratch:
+            job = _Job(command, options, engine, scratch, cwd or Path.cwd(), watch)
+            found = job.run(store, notes)
+    finally:
+        watch.end()
+    redactor = Redactor.for_this_machine(
+        secrets={*command.secrets(), *serving(command, cwd or Path.cwd()).api_keys}
+    )
+    return _kept(found, store, redactor)
+
+
+def _kept(found: Plan, store: Store, redactor: Redactor) -> Plan:
+    """The plan without secrets, saved if that can be done: a full disk must not cost the answer."""
+    found = redactor.scrub(found)
+    try:
+        store.save(found, redactor)
+    except RecordError as error:
+        note = PlanNote(id="record", text=f"no record was kept: {error.message}")
+        return msgspec.structs.replace(found, notes=(*found.notes, note))
+    return found
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def _engine(
+    command: Command, options: Options, environ: Mapping[str, str], cwd: Path
+) -> tuple[Engine | None, list[PlanNote]]:
+    """The engine to ask, if there is one. One that was named must be there and work."""
+    if options.assume_build is not None:
+        text = f"by the rules of build {options.assume_build}; no engine asked: compute is a bound"
+        return None, [PlanNote(id="engine", text=text)]
+    named = options.engine or command.program not in _USUAL_NAMES or environ.get("ARRIERO_ENGINE")
+    try:
+        return (
+            find_engine(command.program, option=options.engine, environ=command.environ, cwd=cwd),
+            [],
+        )
+    except NotFoundError:
+        if named:
+            raise
+        text = "no engine here: compute is a bound, by the rules of the newest build known"
+    except EngineError as error:
+        if named:
+            raise
+        text = f"the engine here cannot be asked, so that compute is a bound: {error.message}"
+    return None, [PlanNote(id="engine", text=text)]
+
+
+def _with_model(command: Command) -> Command:
+    """The command with the word that is no option put behind ``-m`` (or ``-mu``, ``-hf``)."""
+    source, _ = command.model_source()
+    stray = next((i for i in command.items if i.flag is None and i.name[:1] != "-"), None)
+    if source is not ModelSource.ROUTER:
+        return command
+    if stray is None:
+        raise UsageError("no model given", hint=_HOW, id="no-model-given")
+    head, tail = command.words[1 : stray.at], command.words[stray.at + 1 :]
+    words = (command.program, *_model_words(stray.name), *head, *tail)
+    return parse_command(words, command.flags, command.inherited)
+
+
+def _is_remote(spec: str) -> bool:
+    return _REMOTE.match(spec) is not None
+
+
+def _model_words(spec: str) -> tuple[str, ...]:
+    if not _is_remote(spec):
+        path = Path(spec)
+        first = first_part(path.name)
+        return ("-m", spec if first == path.name else str(path.with_name(first)))
+    match = _REPOSITORY.match(spec)
+    if match is None:
+        return ("-mu", spec)
+    if match["file"]:
+        return ("-hf", match["repo"], "-hff", match["file"])
+    return ("-hf", match["repo"] + (f":{match['quant']}" if match["quant"] else ""))
+
+
+def _spec(command: Command) -> str:
+    """The model as :func:`arriero.gguf.open_model` takes it."""
+    source, where = command.model_source()
+    if source is ModelSource.HF and where and not where.startswith("-"):
+        file = command.value("-hff")
+        return f"hf://{where.partition(':')[0]}/{file}" if file else f"hf://{where}"
+    if source in (ModelSource.FILE, ModelSource.URL) and where:
+        return where
+    raise UsageError(
+        f"the model of {where} cannot be read without the engine",
+        hint="give the file, its address, or -hf owner/repo:QUANT",
+        id="model-source",
+    )
+
+
+def _refuse_misuse(command: Command, flags: FlagTable) -> None:
+    """Raise for what this engine would refuse, naming the nearest thing that it knows.
+
+    Raises:
+        UsageError: An option that it does not know, without a value, or with a wrong one.
+    """
+    for item in command.unknown:
+        if not item.name.startswith("-"):
+            raise UsageError(f"not an option of llama-server: {item.name}", hint=_HELP)
+        names = [n for flag in flags.flags for n in (*flag.names, *flag.negatives)]
+        near = difflib.get_close_matches(item.name, names, 1, 0.7)
+        hint = f"did you mean {near[0]}?" if near else _HELP
+        raise UsageError(f"llama-server has no option {item.name}", hint=hint, id="flag-unknown")
+    problem = next(iter(command.problems()), None)
+    if problem is not None:
+        raise UsageError(problem, hint=_HELP)
+    for name, wanted in _wrong_values(command):
+        raise UsageError(
+            f"{name} cannot be {command.value(name)!r}", hint=f"it takes {wanted}", id="flag-value"
+        )
+
+
+_HELP: Final = "`llama-server --help` lists what it knows"
+
+
+def _wrong_values(command: Command) -> Iterator[tuple[str, str]]:
+    for name in (*_NUMBERS, "-ngl"):
+        if command.flags.get(name) is None or not command.has(name):
+            continue
+        number = command.number(name)
+        layers = name == "-ngl" and command.value(name) in _LAYERS
+        if not layers and (number is None or abs(number) >= _LARGEST):
+            yield name, "a whole number" + (", auto or all" if name == "-ngl" else "")
+    for name in ("-ctk", "-ctv"):
+        if command.has(name) and command.value(name) not in _CACHE_TYPES:
+            yield name, "one of " + ", ".join(_CACHE_TYPES)
+    for flag in command.flags.flags:
+        value = command.value(flag.canonical) if flag.choices else None
+        words = {*flag.choices, *(_SWITCH_WORDS if "on" in flag.choices else ())}
+        if value is not None and value not in words:
+            yield flag.canonical, "one of " + ", ".join(flag.choices)
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+class _Job:
+    def __init__(
+        self,
+        command: Command,
+        options: Options,
+        engine: Engine | None,
+        scratch: Path,
+        cwd: Path,
+        watch: Progress,
+    ) -> None:
+        self._command, self._options, self._engine = command, options, engine
+        self._scratch, self._cwd, self._watch = scratch, cwd, watch
+        self._notes: list[PlanNote] = []
+        self._reads: HeaderReads | None = None
+        self._begun = False
+
+    def run(self, store: Store, notes: Sequence[PlanNote]) -> Plan:
+        spec = _spec(self._command)
+        header, model = self._model(spec)
+        draft, mmproj = (self._beside(name) for name in ("-md", "--mmproj"))
+        devices = self._devices()
+        held = self._options.budget if self._options.budget is not None else pools(devices)
+        asked = self._asked(model, held, devices)
+        build = self._engine.build if self._engine else self._options.assume_build
+        past = calibrations(
+            store,
+            header,
+            engine=self._engine,
+            build=build,
+            devices=devices if self._options.budget is None else (),
+        )
+
+        def replan(command: Command, engine: Engine | None) -> Plan:
+            return plan_budget(
+                header,
+                command,
+                held,
+                model=model,
+                engine=engine,
+                environ=command.environ,
+                build=build,
+                calibrations=past,
+                draft=draft,
+                mmproj=mmproj,
+            )
+
+        def quick(command: Command) -> Plan:
+            return replan(command, None)
+
+        def sure(command: Command) -> Plan:
+            return replan(command, asked)
+
+        base = sure(self._command)
+        answers = asked is not None and not any(note.id == "dry_run" for note in base.notes)
+        found = msgspec.structs.replace(
+            base,
+            id=new_id("plan"),
+            model=msgspec.structs.replace(base.model, path=spec),
+            argv=self._command.safe_argv(),
+            engine=engine_record(self._engine) if self._engine else None,
+            header=self._reads,
+            notes=(*notes, *self._notes, *base.notes),
+        )
+        try:
+            return self._advised(found, header, WhatIf(quick, sure if answers else None))
+        except KeyboardInterrupt:
+            return msgspec.structs.replace(found, complete=False)
+
+    def _advised(self, found: Plan, header: Header, what_if: WhatIf) -> Plan:
+        if found.fits is False:
+            self._step("looking for what to change", "each change is planned again")
+        counsel = advise(self._command, header, what_if)
+        notes = found.notes
+        if counsel.missing:
+            notes = (*notes, PlanNote(id="pool", text=counsel.missing))
+        points: tuple[FrontierPoint, ...] = ()
+        if self._options.frontier and found.context is not None:
+            points = tuple(
+                frontier(
+                    self._command,
+                    what_if,
+                    kv_unified=found.context.kv_unified,
+                    n_ctx_train=found.model.n_ctx_train,
+                    on_slots=lambda n: self._step(f"{n} slots", "the largest context that fits"),
+                )
+            )
+        return msgspec.structs.replace(found, advice=counsel.advice, frontier=points, notes=notes)
+
+    def _step(self, text: str, why: str) -> None:
+        if not self._begun:
+            self._begun = True
+            self._watch.begin(None)
+        self._watch.step(text, why)
+
+    # what is planned
+
+    def _model(self, spec: str) -> tuple[Header, Path]:
+        """The header, and a local file for a dry run: weightless where the model is elsewhere."""
+        if not _is_remote(spec):
+            header = self._read(spec, "-m")
+            return header, Path(header.parts[0].name)
+        self._step("reading the header", "by range; nothing is downloaded")
+        header = self._read(spec, "-m")
+        path = self._scratch / "weightless.gguf"
+        if self._engine is None:
+            return header, path
+        return header, skeleton.write_header(skeleton.neutral(header).header, path)[0]
+
+    def _beside(self, flag: str) -> Header | None:
+        """The header of another model that the command names, where it is a local file."""
+        typed = self._command.value(flag)
+        return None if typed is None or _is_remote(typed) else self._read(typed, flag)
+
+    def _read(self, spec: str, flag: str) -> Header:
+        typed = spec if _is_remote(spec) else str(Path(spec).expanduser())
+        try:
+            source = open_model(typed, cwd=self._cwd, environ=self._command.environ)
+        except NotFoundError as error:
+            if _is_remote(spec):
+                raise
+            hint = f"is the path after {flag} right, from here?"
+            raise NotFoundError(error.message, hint=hint, id="no-model") from None
+        try:
+            header = read_source(source)
+            if _is_remote(spec):
+                self._reads = HeaderReads(requests=source.requests, bytes=source.bytes_read)
+            return header
+        finally:
+            source.close()
+
+    # where
+
+    def _devices(self) -> tuple[ListedDevice, ...]:
+        if self._engine is None:
+            return ()
+        rpc = self._command.value("--rpc")
+        try:
+            return list_devices(self._engine, self._command.environ, rpc=rpc) or ()
+        except ArrieroError as error:
+            text = f"the engine does not list its devices: {error.message}"
+            self._notes.append(PlanNote(id="engine", text=text))
+            return ()
+
+    def _asked(
+        self, model: Path, held: Sequence[Pool], devices: Sequence[ListedDevice]
+    ) -> Engine | None:
+        """The engine, if it has the devices that are planned for."""
+        if self._engine is None or self._options.budget is None:
+            return self._engine
+        request = settings_of(self._command, model).request
+        named = [device for pool in held for device in pool.devices if device != "host"]
+        here = {device.name for device in devices}
+        missing = [name for name in chosen_devices(request, named) if name not in here]
+        if not missing:
+            return self._engine
+        text = f"this engine has no {', '.join(missing)}: all sizes by formula, compute is a bound"
+        self._notes.append(PlanNote(id="engine", text=text))
+        return None
