@@ -20,13 +20,13 @@ if os.environ.get("CI"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where a log is compared with what an engine did, a failure counts if it repeats.
+    """Where an engine is made to die, a failure counts if it repeats.
 
-    An engine that dies may take the last lines of its log along. Nothing else is tried again: what
-    a kill leaves behind once in two hundred times is a defect.
+    It may take the last lines of its log along, though not each time. Nothing else is tried again:
+    what a kill leaves behind once in two hundred times is a defect.
     """
     for item in items:
-        if item.path.parent.name == "provoked" or item.path.name == "test_against_server.py":
+        if item.path.parent.name == "provoked":
             item.add_marker(pytest.mark.flaky(reruns=4))
 
 
