@@ -24,16 +24,26 @@ from arriero.gguf.source import LocalSource, Source
 from arriero.gguf.writer import appearing, encode, encode_texts, header_bytes, vocabulary_keys
 
 _GENERAL: Final = {"alignment", "architecture", "file_type", "quantization_version", "type"}
-_WORDS: Final = re.compile(r"[a-z0-9_]{1,32}\Z")
-_WORD_KEYS: Final = (
-    "general.architecture",
-    "general.type",
-    "adapter.type",
-    ".rope.scaling.type",
-    ".hidden_activation",
-    "projector_type",
-)
-"""Ends of the keys whose text decides which code of llama.cpp runs."""
+_WORD: Final = re.compile(r"[a-z0-9_-]{1,32}\Z")
+_CHOICES: Final = {
+    "general.type": ("model", "mmproj", "adapter", "vocab"),
+    "adapter.type": ("lora",),
+    "rope.scaling.type": ("none", "linear", "yarn", "longrope"),
+    "hidden_activation": (
+        "gelu",
+        "gelu_pytorch_tanh",
+        "geglu",
+        "silu",
+        "swish",
+        "swiglu",
+        "relu",
+        "reglu",
+    ),
+}
+"""Ends of keys whose text decides which code of llama.cpp runs, and what it may be.
+
+Two more are any single word: the architecture and the projector of a multimodal model.
+"""
 _TOKENS: Final = "tokenizer.ggml.tokens"
 _TOKENIZER: Final = "tokenizer.ggml.model"
 _TYPE_COUNT: Final = "tokenizer.ggml.token_type_count"
@@ -93,7 +103,7 @@ def neutral(header: Header) -> Neutral:
         elif key == "general.name":
             metadata[key] = _NAME
             replaced.append(key)
-        elif key == _TOKENS or _is_label(key, value, arch):
+        elif (has_vocabulary and key == _TOKENS) or _is_label(key, value, arch):
             metadata[key] = value
             replaced.append(key)
         else:
@@ -105,16 +115,14 @@ def _is_kept(key: str, value: Value, arch: str) -> bool:
     if isinstance(value, str):
         if key == _TOKENIZER:
             return value in _NO_VOCABULARY
-        return key.endswith(_WORD_KEYS) and _WORDS.match(value.replace("-", "_")) is not None
-    if isinstance(value, LazyArray) or (
-        isinstance(value, tuple) and any(isinstance(v, str) for v in value)
-    ):
-        return False
+        if key == "general.architecture" or key.endswith("projector_type"):
+            return _WORD.match(value) is not None
+        return any(key.endswith(end) and value in words for end, words in _CHOICES.items())
     space, _, name = key.partition(".")
-    return (
+    return not isinstance(value, LazyArray) and (
         (space == "general" and name in _GENERAL)
         or space in (arch, "adapter")
-        or (key == _TYPE_COUNT)
+        or key == _TYPE_COUNT
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final, Literal
 
 from arriero.base.errors import UsageError
@@ -269,6 +270,6 @@ def text(record: SkeletonRecord) -> str:
     ]
     lines = [first, what]
     if scales:
-        lines.append("smaller: " + ", ".join(scales))
+        lines.append(fill("smaller: " + ", ".join(scales), 80, subsequent_indent="  "))
     lines.append("same memory as the model: " + ", ".join(record.same_memory))
     return "\n".join(lines)
