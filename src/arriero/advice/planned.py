@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 
 from arriero.advice.caches import HostCaches
@@ -89,8 +88,8 @@ def advise(command: Command, header: Header, what_if: WhatIf) -> Counsel:
     shown.sort(key=lambda tried: (tried.cost.rank, len(tried.changes)))
     best = fitting[0] if fitting else None
     advice = tuple(_advice(tried, base, recommended=tried is best) for tried in shown)
-    start = best.command if best is not None else command
-    return Counsel((*advice, *_on_growth(start, what_if)), missing)
+    growth = _on_growth(best.command, what_if) if best is not None else ()
+    return Counsel((*advice, *growth), missing)
 
 
 def _rank(tried: _Tried) -> tuple[int, int, int]:
@@ -100,8 +99,14 @@ def _rank(tried: _Tried) -> tuple[int, int, int]:
 
 
 def _tried(changes: tuple[Change, ...], command: Command, what_if: WhatIf) -> _Tried:
-    *_, changed = accumulate(changes, lambda done, change: change.apply(done), initial=command)
+    changed = _applied(changes, command)
     return _Tried(changes, changed, what_if.plan(changed), what_if.holds(changed))
+
+
+def _applied(changes: tuple[Change, ...], command: Command) -> Command:
+    for change in changes:
+        command = change.apply(command)
+    return command
 
 
 def _saved(tried: _Tried, base: Plan) -> tuple[str, int]:
@@ -182,18 +187,19 @@ def _combinations(
     cheapest = min((tried.cost.rank for tried in useful if tried.holds), default=len(Cost))
     last = _Tried((), command, what_if.plan(command), False)
     # what a device is relieved of can be too much for the host with its caches
+    by = kinds.context
     for solve in (each for solver in kinds.solvers() for each in (solver, kinds.caches)):
-        change = solve(last.command)
-        if change is None or last.holds:
+        change = None if last.holds else solve(last.command)
+        if change is None:
             continue
         if change.cost.rank >= cheapest:
             break
         kept = (c for c in last.changes if not c.settings.keys() & change.settings.keys())
         step = _tried((*kept, change), command, what_if)
         if _relieves(step.plan, last.plan):
-            last = step
+            last, by = step, solve
     if last.holds:
-        last = _pruned(last, command, what_if)
+        last = _pruned(last, by, command, what_if)
     if len(last.changes) > 1 and (last.holds or cheapest == len(Cost)):
         yield last
     for tried in useful:
@@ -210,13 +216,34 @@ def _relieves(plan: Plan, before: Plan) -> bool:
     return any(planned[pool.name] < pool.planned for pool in lacking(before))
 
 
-def _pruned(tried: _Tried, command: Command, what_if: WhatIf) -> _Tried:
-    """Without the changes that it fits without, the costliest first."""
+def _pruned(tried: _Tried, solve: Solver, command: Command, what_if: WhatIf) -> _Tried:
+    """Without the changes that it fits without, or nearly: the last one gives way by a tenth."""
     for change in sorted(tried.changes[:-1], key=lambda change: -change.cost.rank):
-        fewer = tuple(kept for kept in tried.changes if kept is not change)
-        if fewer and (without := _tried(fewer, command, what_if)).holds:
-            tried = without
+        fewer = tuple(kept for kept in tried.changes[:-1] if kept is not change)
+        last = solve(_applied(fewer, command))
+        if last is None or not _near(last, tried.changes[-1]):
+            continue
+        without = _tried((*fewer, last), command, what_if)
+        tried = without if without.holds else tried
     return tried
+
+
+def _near(change: Change, other: Change) -> bool:
+    """Whether two changes set the same flags to nearly the same values."""
+    if change.settings.keys() != other.settings.keys():
+        return False
+    pairs = [(change.settings[flag], other.settings[flag]) for flag in change.settings]
+    return all(
+        one == two
+        or (
+            (one or "").isdigit() and (two or "").isdigit() and _close(int(one or 0), int(two or 0))
+        )
+        for one, two in pairs
+    )
+
+
+def _close(one: int, two: int) -> bool:
+    return abs(one - two) * 10 <= max(one, two)
 
 
 # --- kinds of changes ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,7 +15,6 @@ from arriero.base.errors import ArrieroError, RecordError
 from arriero.base.words import Component
 from arriero.command import Command
 from arriero.engine import Engine, ListedDevice
-from arriero.experiment import Planner
 from arriero.gguf import Header, describe, read_header
 from arriero.jobs._baseline import Ground
 from arriero.memory import Calibration
@@ -23,6 +23,9 @@ from arriero.memory.pools import is_on_host
 from arriero.memory.settings import settings_of
 from arriero.record import DeviceRecord, Plan, Run, RunBuffer, RunSettings, Trial
 from arriero.store import Store, new_id
+
+if TYPE_CHECKING:
+    from arriero.experiment import Planner
 
 
 def calibrations(
@@ -172,5 +175,7 @@ def _planner(ground: Ground) -> Planner | None:
     model = ground.model_path
     if model is None or ground.baseline.model is None or ground.baseline.model.problem:
         return None
+    from arriero.experiment import Planner  # needs aiohttp, and a plan does not
+
     header = read_header(model)
     return Planner(ground.engine, header, ground.command, model=model, pools=ground.pools)
