@@ -112,7 +112,7 @@ def test_unified_memory_is_one_pool(models: dict[str, Path]) -> None:
 
 def test_a_card_that_lacks_room_does_not_fit_whatever_is_unknown(models: dict[str, Path]) -> None:
     pools = parse_pools("CUDA0=1GiB,host=64GiB")
-    planned = plan(models["llama"], "-c 4096", pools=pools)
+    planned = plan(models["llama"], "-c 4096 -ngl 99", pools=pools)
     assert [(p.name, p.fits) for p in planned.pools] == [("host", True), ("CUDA0", False)]
     assert planned.fits is False
     assert lines(planned, Component.POOL)["CUDA0"].method is Method.UNKNOWN

@@ -33,9 +33,12 @@ def settings(**changes: object) -> Settings:
         request=DryRunRequest(model=Path("m"), n_ctx=4096),
         context_given=True,
         fit=True,
-        fit_target=0,
     )
     return replace(base, **changes)  # type: ignore[arg-type] # whatever the test names
+
+
+def overriding(*overrides: tuple[str, str]) -> Settings:
+    return settings(request=DryRunRequest(model=Path("m"), n_ctx=4096, overrides=overrides))
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +104,18 @@ def test_on_the_host_alone_it_is_there_once(tied: Header) -> None:
 
 def test_a_mapping_reaches_from_the_first_byte_to_the_last(tied: Header) -> None:
     last = max(tied.tensors, key=lambda t: t.offset)
-    only_ends = settings(overrides=((f"^{last.name}$", "CPU"),))
+    only_ends = overriding((f"^{last.name}$", "CPU"))
     first = next(t for t in tied.tensors if t.name == "token_embd.weight")
     assert sizes(tied, only_ends)[MAPPED] == last.offset + last.bytes - first.offset
 
 
 def test_the_first_override_that_matches_wins(tied: Header) -> None:
-    both = settings(overrides=((r"blk\.0\.", "CUDA1"), (r"blk\.", "CPU")))
+    both = overriding((r"blk\.0\.", "CUDA1"), (r"blk\.", "CPU"))
     placed = sizes(tied, both)
     assert "CUDA0" not in placed
     assert placed["CUDA1"] == of(tied, "blk.0.", "output_norm", "token_embd.weight")
     with pytest.raises(UsageError, match="no regular expression"):
-        sizes(tied, settings(overrides=(("(", "CPU"),)))
+        sizes(tied, overriding(("(", "CPU")))
 
 
 def test_a_mapping_for_each_file(tied: Header) -> None:

@@ -36,7 +36,8 @@ def test_slots_that_are_named_have_a_cache_each_unless_unified() -> None:
     ("args", "build", "tokens", "given"),
     [
         ("-c 5000", None, 5000, True),
-        ("-c 0 -np 3", None, 0, True),
+        ("-c 0 -np 3", None, 96000, True),
+        ("-c 0 -np 3", 10434, 0, True),
         ("", None, 0, False),
         ("-np 3", 11434, 96000, False),
         ("-np 3", 10434, 0, False),
@@ -91,8 +92,7 @@ def test_overrides_come_in_the_order_of_the_command() -> None:
     assert made.overrides == (
         (r"blk\.1\..*", "CUDA1"),
         ("a", "CPU"),
-        (rf"blk\.0{experts}", "CPU"),
-        (rf"blk\.1{experts}", "CPU"),
+        (rf"blk\.(?:0|1){experts}", "CPU"),
         (experts, "CPU"),
     )
 
@@ -120,7 +120,8 @@ def test_host_caches() -> None:
     assert settings("-cram -1").cache_ram is None
     assert settings("-ctxcp 3").checkpoints == 3
     assert settings().checkpoints == 32
-    assert settings("-fitt 512").fit_target == 512 * MIB
+    assert settings("-fitt 512").fit_target(3) == 512 * MIB
+    assert settings("-fitt 512,256").fit_targets == (512 * MIB, 256 * MIB)
 
 
 def test_variables_count_as_flags_do() -> None:

@@ -472,6 +472,8 @@ class Library:
             )
             self._keep.append(devices)
             values["devices"] = ctypes.addressof(devices)
+        if request["overrides"]:
+            values["tensor_buft_overrides"] = self._overrides(request["overrides"])
         params = _by_value(self.model_params.filled(values))
         model = self.call(
             "llama_model_load_from_file",
@@ -485,6 +487,25 @@ class Library:
         if self.allocated:
             raise Refusal("the engine allocated weights in a dry run")
         return int(model)
+
+    def _overrides(self, overrides: Sequence[Sequence[str]]) -> int:
+        """An array of pattern and buffer type, ended by nulls, as the library keeps pointers to."""
+        types = {self.name(buft): buft for buft in self._device_buffer_types()}
+        words: list[int] = []
+        for pattern, buft in overrides:
+            if buft not in types:
+                raise Refusal(f"this engine has no buffer type {buft}")
+            text = ctypes.create_string_buffer(pattern.encode())
+            self._keep.append(text)
+            words += [ctypes.addressof(text), types[buft]]
+        array = (ctypes.c_void_p * (len(words) + 2))(*words, None, None)
+        self._keep.append(array)
+        return ctypes.addressof(array)
+
+    def _device_buffer_types(self) -> Iterator[int]:
+        for device in self.devices():
+            if buft := self.call("ggml_backend_dev_buffer_type", ctypes.c_void_p, device):
+                yield int(buft)
 
     def _device(self, name: str) -> int:
         device = self.call(
@@ -656,6 +677,10 @@ def _contradiction(
         "flash_attn": {flash_attn, "disabled"},
         "n_outputs_max": {str(request["n_outputs_max"])},
     }
+    quantised = request["type_v"] not in ("f32", "f16", "bf16")
+    if flash_attn == "auto" and (quantised or request["split_mode"] == "tensor"):
+        # Both need it, and auto then means on.
+        wanted["flash_attn"].add("enabled")
     for name, values in wanted.items():
         if said.get(name, min(values)) not in values:
             return f"{name} = {said[name]}"
@@ -682,7 +707,7 @@ def _contradiction(
 
 _MODEL_SETTINGS: Final = (
     *("model", "n_gpu_layers", "split_mode", "main_gpu", "tensor_split", "devices"),
-    *("use_extra_bufts", "no_host", "load_mtp"),
+    *("use_extra_bufts", "no_host", "load_mtp", "overrides"),
 )
 
 

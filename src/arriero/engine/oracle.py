@@ -27,6 +27,7 @@ from arriero.process import start
 
 _BATCH: Final = 24
 """Requests for one child: they go into one argument, of at most 128 KiB, each with a path."""
+_BATCH_BYTES: Final = 100_000
 _LAST_WORDS: Final = 3
 
 
@@ -38,8 +39,9 @@ class DryRunRequest:
     and ``n_outputs_max_per_seq`` None are what the server sets for ``n_rs_seq`` drafted tokens (0
     without speculation): ``n_seq_max * (1 + n_rs_seq)``, at most ``n_batch``, and ``1 + n_rs_seq``;
     an embedding server asks for ``n_batch`` outputs. ``devices`` None are those the engine takes by
-    itself; an empty ``tensor_split`` is by free memory. ``ctx_type`` ``mtp`` is the draft context
-    of a model with MTP layers, and needs ``load_mtp``.
+    itself; an empty ``tensor_split`` is by free memory. ``overrides`` (``-ot``) are patterns of
+    tensor names and the buffer types that they go to: the first that matches wins. ``ctx_type``
+    ``mtp`` is the draft context of a model with MTP layers, and needs ``load_mtp``.
     """
 
     model: Path
@@ -63,6 +65,7 @@ class DryRunRequest:
     split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
     devices: tuple[str, ...] | None = None
     use_extra_bufts: bool = True
     no_host: bool = False
@@ -187,7 +190,7 @@ def dry_run(
     results: list[DryRun | Unanswered] = []
     fruitless = 0
     while len(results) < len(requests):
-        batch = requests[len(results) : len(results) + _BATCH]
+        batch = _batch(requests[len(results) : len(results) + _BATCH])
         answered, reason = _ask(library, batch, environ, deadline - time.monotonic())
         results += answered
         if len(answered) == len(batch):
@@ -199,6 +202,16 @@ def dry_run(
         over = fruitless > 1 or time.monotonic() >= deadline
         results += [Unanswered(reason)] * (len(requests) - len(results) if over else 1)
     return tuple(results)
+
+
+def _batch(requests: Sequence[DryRunRequest]) -> Sequence[DryRunRequest]:
+    """As many as one argument holds, at least one: overrides can be long."""
+    size = 0
+    for index, request in enumerate(requests):
+        size += len(json.dumps(_plain(request)))
+        if index and size > _BATCH_BYTES:
+            return requests[:index]
+    return requests
 
 
 def _library(directory: Path) -> Path | None:

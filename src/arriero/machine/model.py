@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from arriero.engine import ListedDevice
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -21,6 +23,14 @@ class Pool:
     limited_by: str
     usable: bool = True
     note: str = ""
+    listed: tuple[ListedDevice, ...] = ()
+    """Its devices as the engine lists them: their own figures, which ``--fit`` goes by."""
+    physical: int | None = None
+    """All RAM, where the host is in it."""
+    knob: str = ""
+    """The setting that limits it; empty where nothing but its size does."""
+    move_with: str = ""
+    """The command that moves the knob, for the user to decide on."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from arriero.memory.caches import (
 from arriero.memory.calibration import Calibration, corrected, run_settings
 from arriero.memory.compute import compute_bound, widest_activation
 from arriero.memory.context import PAD, pad
-from arriero.memory.fit import fitted_context
+from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
 from arriero.memory.host import checkpoint_bytes, graph_bound
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, lacks, read_hparams
 from arriero.memory.placement import (
@@ -136,6 +136,7 @@ class _Planning:
         self._build, self._calibrations = build, calibrations
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
+        self._answers: dict[DryRunRequest, DryRun] = {}
         self._mute = False
         """The engine did not answer once: it is not asked again."""
         self._lacks: bool | None = False
@@ -167,7 +168,7 @@ class _Planning:
             buffers = list(self._lines(hparams, dry))
         buffers += self._attachments()
         buffers = self._corrected(buffers)
-        pools = planned_pools(self._pools, buffers, self._settings.fit_target)
+        pools = planned_pools(self._pools, buffers, self._margins())
         return Plan(
             model=self._model_record(),
             context=self._context(command, hparams, dry),
@@ -187,6 +188,10 @@ class _Planning:
         lines, notes = corrected(buffers, self._calibrations, own)
         self._notes += notes
         return list(lines)
+
+    def _margins(self) -> dict[str, int]:
+        """What fit would keep free on each device."""
+        return {name: self._settings.fit_target(i) for i, name in enumerate(self._devices)}
 
     def _note(self, kind: _NoteId, text: str) -> None:
         note = PlanNote(id=kind, text=text)
@@ -214,8 +219,11 @@ class _Planning:
     def _ask(self, request: DryRunRequest) -> DryRun | None:
         if self._asked is None or self._mute:
             return None
+        if request in self._answers:
+            return self._answers[request]
         answer = self._asked(request)
         if not isinstance(answer, Unanswered):
+            self._answers[request] = answer
             return answer
         self._mute = True
         if _UNKNOWN_TO_ENGINE in answer.reason:
@@ -237,62 +245,95 @@ class _Planning:
             self._note("between_builds", f"whether {build} knows {about} is not known here")
 
     def _fit(self, h: Hparams | None) -> None:
-        """The context that the engine's fit would take, if the command leaves it to that."""
+        """The context and placement that the engine's fit would take, and what to say of it."""
         settings = self._settings
-        if settings.context_given or not settings.fit or h is None:
+        if not settings.fit or h is None:
             return
+        if self._request.split_mode == "tensor":
+            self._note("fit", "--fit gives up: it knows no -sm tensor; the start goes on as asked")
+            return
+        setup = self._fit_setup(h)
+        found = None
+        if setup is not None:
+            found = fitted(setup, lambda tokens, placed: self._used(h, tokens, placed))
+        if setup is None or found is None:
+            self._note("fit", "what --fit does is not known: the free memory it goes by is not")
+            return
+        self._request = replace(self._request, n_ctx=found.n_ctx)
+        if found.placement is not None:
+            self._request = _as_placed(self._request, found.placement)
+        text = said_of_fit(setup, found, context_given=settings.context_given)
+        if text:
+            self._note("fit", text)
+
+    def _fit_setup(self, h: Hparams) -> Setup | None:
+        settings = self._settings
         per_slot = not self._request.kv_unified and (
             self._build is None or self._build >= AFTER_10435
         )
         slots = self._request.n_seq_max if per_slot else 1
-        layers = self._layers(h)
-        shares = weights(self._header, h, replace(settings, mmap=False), layers, self._devices)
-        on_devices = sum(b.bytes for b in shares if b.device in self._devices)
-        several = len(self._devices) > 1
-        waste = (len(self._devices) + 1) * on_devices // max(1, h.n_layer_all) if several else 0
-        tokens = fitted_context(
-            lambda tokens: self._used(h, tokens, layers, shares),
-            maximum=h.n_ctx_train * slots,
-            minimum=settings.fit_ctx * slots,
+        most = self._request.n_ctx or h.n_ctx_train * slots
+        free = [self._listed_free(device) for device in self._devices] or [self._host_total()]
+        known = tuple(size for size in free if size is not None)
+        if len(known) < len(free):
+            return None
+        return Setup(
+            devices=self._devices,
+            free=known,
+            targets=tuple(settings.fit_target(i) for i in range(len(free))),
+            most=most,
+            least=most if settings.context_given else min(most, settings.fit_ctx * slots),
             step=PAD * slots,
-            free=[self._free(device) for device in self._devices] or [self._host_total()],
-            target=settings.fit_target,
-            waste=waste // (6 if self._header.metadata.get(f"{h.arch}.expert_count") else 2),
+            n_layer=h.n_layer_all if self._request.load_mtp else h.n_layer,
+            has_experts=self._number_of(h, "expert_count") > 0,
+            fixed=settings.fixed_for_fit(len(self._devices)),
         )
-        if tokens is None:
-            return
-        if tokens < h.n_ctx_train * slots:
-            self._note(
-                "fit",
-                f"--fit will take a context of {tokens} tokens instead of {h.n_ctx_train * slots}",
-            )
-        self._request = replace(self._request, n_ctx=tokens)
 
-    def _used(
-        self,
-        h: Hparams,
-        tokens: int,
-        layers: Sequence[str],
-        shares: Sequence[WeightBuffer],
-    ) -> list[int]:
+    def _number_of(self, h: Hparams, key: str) -> int:
+        value = self._header.metadata.get(f"{h.arch}.{key}")
+        return value if isinstance(value, int) else 0
+
+    def _used(self, h: Hparams, tokens: int, placed: Placement | None) -> Used | None:
         """Weights, context and compute as the engine's fit adds them up: no output buffer."""
         request = replace(self._request, n_ctx=tokens)
+        if placed is not None:
+            request = _as_placed(request, placed)
         dry = self._ask(request)
         if dry is not None:
-            sizes = [(b.device, b.model + b.context + b.compute) for b in dry.buffers]
+            models = [(b.device, b.model) for b in dry.buffers]
+            rest = [(b.device, b.context + b.compute) for b in dry.buffers]
         else:
+            settings = replace(self._settings, request=request, mmap=False)
+            layers = self._layers(h, request)
+            shares = weights(self._header, h, settings, layers, self._devices)
+            models = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
             eff = effective(h, request, self._rules)
             bound = compute_bound(h, request, eff, widest_activation(self._header, h))
-            sizes = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
             caches = self._placed(cache_tensors(h, request, self._rules), layers)
-            sizes += [(device, size) for (_, device), size in caches.items()]
-            sizes += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
-        if self._devices:
-            return [sum(n for name, n in sizes if name == device) for device in self._devices]
-        return [sum(n for name, n in sizes if name != REPACKED and is_on_host(name))]
+            rest = [(device, size) for (_, device), size in caches.items()]
+            rest += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
+        if not self._devices:
+            host = [n for name, n in models + rest if name != REPACKED and is_on_host(name)]
+            return Used((sum(host),))
+        on_devices = [n for name, n in models if name in self._devices]
+        return Used(
+            tuple(
+                sum(n for name, n in models + rest if name == device) for device in self._devices
+            ),
+            sum(on_devices),
+        )
 
-    def _host_total(self) -> int:
-        return next((p.total or p.free or 0 for p in self._pools if HOST in p.devices), 0)
+    def _listed_free(self, device: str) -> int | None:
+        """What the engine's own fit reads from the driver, whatever else limits the pool."""
+        pool = next((p for p in self._pools if device in p.devices), None)
+        if pool is None:
+            return None
+        return next((one.free for one in pool.listed if one.name == device), pool.free)
+
+    def _host_total(self) -> int | None:
+        """The engine compares with all RAM, free or not, where it has no device."""
+        pool = next((p for p in self._pools if HOST in p.devices), None)
+        return None if pool is None else pool.physical or pool.total
 
     def _model_record(self) -> ModelRecord:
         about = self._about
@@ -339,7 +380,13 @@ class _Planning:
     # lines
 
     def _lines(self, h: Hparams, dry: DryRun | None) -> Iterator[PlanBuffer]:
-        layers = self._layers(h)
+        layers = self._layers(h, self._request)
+        if self._goes_by_free_memory():
+            self._guessed = True
+            self._note(
+                "placement",
+                "without -ts layers go by the free memory that drivers report at the start",
+            )
         tensors = cache_tensors(h, self._request, self._rules)
         eff = effective(h, self._request, self._rules)
         yield from self._weights(h, layers, dry)
@@ -354,19 +401,14 @@ class _Planning:
                     Component.POOL, device, "the backend's own pools grow with the longest prompt"
                 )
 
-    def _layers(self, h: Hparams) -> tuple[str, ...]:
-        split = self._request.tensor_split
+    def _layers(self, h: Hparams, request: DryRunRequest) -> tuple[str, ...]:
+        split = request.tensor_split
         if not any(split) and len(self._devices) > 1:
-            split = tuple(float(self._free(device)) for device in self._devices)
-            self._guessed = True
-            self._note(
-                "placement",
-                "without -ts layers go by the free memory that drivers report at the start",
-            )
-        return layer_devices(h.n_layer_all, self._request.n_gpu_layers, self._devices, split)
+            split = tuple(float(self._listed_free(device) or 0) for device in self._devices)
+        return layer_devices(h.n_layer_all, request.n_gpu_layers, self._devices, split)
 
-    def _free(self, device: str) -> int:
-        return next((p.free or p.total or 0 for p in self._pools if device in p.devices), 0)
+    def _goes_by_free_memory(self) -> bool:
+        return len(self._devices) > 1 and not any(self._request.tensor_split)
 
     def _weights(
         self, h: Hparams, layers: Sequence[str], dry: DryRun | None
@@ -376,17 +418,17 @@ class _Planning:
             yield _unknown(component, MAPPED, "the file has no tensors")
             return
         told = {b.device: b.model for b in dry.buffers if b.model} if dry is not None else None
-        quirks = None
+        quirks, settings = None, replace(self._settings, request=self._request)
         if told is not None and self._devices:
-            quirks = quirks_of(self._header, h, self._settings, layers, self._devices, told)
-        planned = weights(self._header, h, self._settings, layers, self._devices, quirks)
+            quirks = quirks_of(self._header, h, settings, layers, self._devices, told)
+        planned = weights(self._header, h, settings, layers, self._devices, quirks)
         wrong = told is not None and bool(self._devices) and quirks is None
         if self._request.split_mode in ("row", "tensor"):
             self._note("placement", f"-sm {self._request.split_mode} was never compared")
             planned = tuple(replace(buffer, exact=False) for buffer in planned)
         for buffer in self._told_of_repacking(planned, told):
             measured = None
-            if wrong and told is not None and not self._settings.overrides:
+            if wrong and told is not None:
                 measured = None if is_on_host(buffer.device) else told.get(buffer.device, 0)
             if measured is not None:
                 if not self._guessed:
@@ -509,8 +551,6 @@ class _Planning:
 
     def _compute_doubt(self, h: Hparams) -> str:
         """Why a dry run's compute may not be what a start takes; empty if nothing speaks for it."""
-        if self._settings.overrides and self._devices:
-            return "dry runs do not see -ot"
         if self._devices and not self._request.offload_kqv and any(h.is_recurrent):
             # build 10434, hybrid on Vulkan: 42.00 MiB by the engine's own dry run, 3.82 then
             return "with -nkvo an engine's dry run and its start differ for recurrent layers"
@@ -605,9 +645,13 @@ class _Planning:
             yield _unknown(Component.DRAFT, device, error.message)
             return
         request = replace(
-            self._request, n_rs_seq=0, n_outputs_max=self._request.n_seq_max, load_mtp=False
+            self._request,
+            n_rs_seq=0,
+            n_outputs_max=self._request.n_seq_max,
+            load_mtp=False,
+            overrides=(),
         )
-        settings = replace(self._settings, request=request, overrides=())
+        settings = replace(self._settings, request=request)
         layers = layer_devices(h.n_layer_all, -1, self._devices, request.tensor_split)
         sizes: dict[str, int] = {}
         for buffer in weights(self._draft, h, settings, layers, self._devices):
@@ -654,6 +698,15 @@ class _Planning:
             limit = self._settings.cache_ram
             yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
         yield _unknown(Component.CHECKPOINTS, CPU, "unknown architecture")
+
+
+def _as_placed(request: DryRunRequest, placed: Placement) -> DryRunRequest:
+    return replace(
+        request,
+        n_gpu_layers=placed.n_gpu_layers,
+        tensor_split=placed.tensor_split,
+        overrides=placed.overrides,
+    )
 
 
 def _line(

@@ -10,7 +10,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product, starmap
 from typing import Final
 
@@ -174,12 +174,11 @@ def quirks_of(
     """What makes the formula say what the engine says about each device; null if nothing does.
 
     Args:
-        told: Bytes of weights by device, from a dry run, which sees no ``-ot``.
+        told: Bytes of weights by device, from a dry run.
     """
-    plain = replace(settings, overrides=())
     for quirks in starmap(Quirks, product((CPU_ALIGNMENT, 16, 64, 128, 256), _MOVED)):
         planned = {
-            b.device: b.bytes for b in weights(header, hparams, plain, layers, devices, quirks)
+            b.device: b.bytes for b in weights(header, hparams, settings, layers, devices, quirks)
         }
         if all(planned.get(device, 0) == told.get(device, 0) for device in devices):
             return quirks
@@ -198,7 +197,7 @@ class _Weights:
     ) -> None:
         self._header, self._h, self._settings = header, hparams, settings
         self._layers, self._devices, self._quirks = layers, devices, quirks
-        self._overrides = [(_pattern(p), buffer) for p, buffer in settings.overrides]
+        self._overrides = [(_pattern(p), buffer) for p, buffer in settings.request.overrides]
 
     def buffers(self) -> list[WeightBuffer]:
         placed: dict[str, list[TensorInfo]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from arriero.base.errors import UsageError
@@ -53,7 +53,7 @@ def is_on_host(device: str) -> bool:
 
 
 def planned_pools(
-    pools: Sequence[Pool], buffers: Sequence[PlanBuffer], fit_target: int
+    pools: Sequence[Pool], buffers: Sequence[PlanBuffer], margins: Mapping[str, int]
 ) -> tuple[PlanPool, ...]:
     """Every pool with what is planned in it.
 
@@ -61,19 +61,20 @@ def planned_pools(
     already lacks room does not, whatever is unknown.
 
     Args:
-        fit_target: Margin of a device, as the engine's own fit would keep it.
+        margins: Of devices that the model is spread over, as the engine's own fit would keep them.
     """
-    return tuple(_planned(pool, pools, buffers, fit_target) for pool in pools)
+    return tuple(_planned(pool, pools, buffers, margins) for pool in pools)
 
 
 def _planned(
-    pool: Pool, pools: Sequence[Pool], buffers: Sequence[PlanBuffer], fit_target: int
+    pool: Pool, pools: Sequence[Pool], buffers: Sequence[PlanBuffer], margins: Mapping[str, int]
 ) -> PlanPool:
     inside = [b for b in buffers if pool_of(b.device, pools) is pool]
     planned = sum(b.bytes or 0 for b in inside)
     growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
-    has_device = any(device != HOST for device in pool.devices)
-    margin = fit_target if has_device else max(_HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
+    margin = max(margins.get(device, 0) for device in pool.devices)
+    if HOST in pool.devices:
+        margin = max(margin, _HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
     headroom = None if pool.free is None else pool.free - planned
     fits: bool | None = None
     if headroom is not None and pool.usable:
@@ -98,7 +99,7 @@ def _planned(
 def pool_of(device: str, pools: Sequence[P]) -> P | None:
     """The pool that a device's or buffer type's memory comes from; null if it is in none."""
     if is_on_host(device):
-        return next((pool for pool in pools if HOST in (pool.name, *pool.devices)), None)
+        return next((one for one in pools if HOST == one.name or HOST in one.devices), None)
     for pool in pools:
         if device in pool.devices:
             return pool

@@ -27,6 +27,7 @@ DEFAULT_FIT_TARGET: Final = 1024 * MIB
 """``--fit-target``: what the engine's own fit leaves free on each device."""
 DEFAULT_FIT_CONTEXT: Final = 4096
 _DEFAULT_DRAFT: Final = 3
+_MAX_LAYERS: Final = 512
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Tensors of experts, as ``--cpu-moe`` names them (common/common.h)."""
 _ROLLING: Final = frozenset({"draft-mtp", "draft-eagle3", "draft-dflash", "draft-dspark"})
@@ -52,12 +53,12 @@ class Settings:
     context_given: bool
     """Whether the command sets the context; otherwise the model does and ``--fit`` may shrink."""
     fit: bool
-    fit_target: int
-    """Bytes that fit keeps free on each device."""
+    fit_targets: tuple[int, ...] = (DEFAULT_FIT_TARGET,)
+    """Bytes that fit keeps free on each device; one figure is for all of them."""
+    layers_given: int | None = None
+    """``-ngl`` as llama.cpp numbers it, null where it is left to the engine; -2 is ``all``."""
     fit_ctx: int = DEFAULT_FIT_CONTEXT
     """The least context that fit takes, per slot where slots are separate."""
-    overrides: tuple[tuple[str, str], ...] = ()
-    """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, the first that matches wins."""
     mmap: bool = True
     cache_ram: int | None = DEFAULT_CACHE_MIB * MIB
     """Limit of the prompt cache in bytes; null where nothing limits it."""
@@ -65,6 +66,27 @@ class Settings:
     speculation: tuple[str, ...] = ()
     draft_model: str | None = None
     mmproj: str | None = None
+
+    def fit_target(self, device: int) -> int:
+        """Bytes that fit keeps free on a device, by its place in the engine's list."""
+        if len(self.fit_targets) == 1:
+            return self.fit_targets[0]
+        return dict(enumerate(self.fit_targets)).get(device, DEFAULT_FIT_TARGET)
+
+    def fixed_for_fit(self, devices: int) -> str:
+        """Why fit may not move weights; empty if it may."""
+        if self.layers_given is not None:
+            return f"-ngl is set to {'all' if self.layers_given < 0 else self.layers_given}"
+        if devices > 1 and any(self.request.tensor_split):
+            return "-ts is set"
+        if devices > 1 and self.request.split_mode == "row":
+            return "it knows no -sm row"
+        return "-ot, -cmoe or -ncmoe is set" if self.request.overrides else ""
+
+    @property
+    def overrides(self) -> tuple[tuple[str, str], ...]:
+        """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, in order."""
+        return self.request.overrides
 
     @property
     def mtp_draft(self) -> DryRunRequest | None:
@@ -139,17 +161,20 @@ def settings_of(
         use_extra_bufts=command.switch("--repack") is not False,
         no_host=command.switch("--no-host") is True,
         load_mtp="draft-mtp" in speculation,
+        overrides=tuple(_overrides(command)),
     )
     cache = command.number("-cram")
     cache = DEFAULT_CACHE_MIB if cache is None else cache
     checkpoints = command.number("-ctxcp")
     return Settings(
         request=request,
-        context_given=n_ctx is not None or asked is not None,
+        context_given=n_ctx is not None
+        or asked is not None
+        or bool(command.number("--kv-unified-per-slot")),
         fit=fit,
-        fit_target=_fit_target(command),
+        fit_targets=_fit_targets(command),
+        layers_given=_layers_given(command),
         fit_ctx=command.number("-fitc") or DEFAULT_FIT_CONTEXT,
-        overrides=tuple(_overrides(command)),
         mmap=_mmap(command),
         cache_ram=_cache(command, cache),
         checkpoints=_checkpoints(command, checkpoints),
@@ -189,10 +214,10 @@ def _tokens(
 ) -> int:
     """``-c``, or what stands for it: 0 is the model's own training context."""
     asked = command.number("-c")
-    if asked is not None:
+    if asked:
         return max(0, asked)
     each = command.number("--kv-unified-per-slot")
-    if each:
+    if asked is None and each:
         return slots * each
     # since a build after 10435 fit asks for the whole training context for each separate slot
     if fit and not unified and (build is None or build >= AFTER_10435):
@@ -239,6 +264,11 @@ def _layers(command: Command) -> int:
     return -1 if said is None or said < 0 else said
 
 
+def _layers_given(command: Command) -> int | None:
+    said = -2 if command.value("-ngl") == "all" else command.number("-ngl")
+    return None if said == -1 else said
+
+
 def _split_mode(command: Command) -> Literal["none", "layer", "row", "tensor"]:
     said = command.value("-sm") or "layer"
     if said not in ("none", "layer", "row", "tensor"):
@@ -281,11 +311,13 @@ def _override(name: str, value: str) -> Iterator[tuple[str, str]]:
             yield _EXPERTS, "CPU"
     elif name == "-ncmoe":
         match = re.match(r"\d+", value)
-        for layer in range(min(int(match[0]) if match else 0, 512)):
-            yield rf"blk\.{layer}{_EXPERTS}", "CPU"
+        count = min(int(match[0]) if match else 0, _MAX_LAYERS)
+        if count:
+            layers = "|".join(map(str, range(count)))
+            yield rf"blk\.(?:{layers}){_EXPERTS}", "CPU"
     else:
         for part in value.split(","):
-            pattern, equals, buffer = part.rpartition("=")
+            pattern, equals, buffer = part.partition("=")
             if equals:
                 yield pattern, buffer.strip()
 
@@ -302,9 +334,10 @@ def _mmap(command: Command) -> bool:
 # --- host ---------------------------------------------------------------------------------------
 
 
-def _fit_target(command: Command) -> int:
-    match = re.match(r"\d+", command.value("-fitt") or "")
-    return int(match[0]) * MIB if match else DEFAULT_FIT_TARGET
+def _fit_targets(command: Command) -> tuple[int, ...]:
+    parts = re.split(r"[,/]+", command.value("-fitt") or "")
+    sizes = [re.match(r"\d+", part) for part in parts]
+    return tuple(int(size[0]) * MIB for size in sizes if size) or (DEFAULT_FIT_TARGET,)
 
 
 def _cache(command: Command, mib: int) -> int | None:
