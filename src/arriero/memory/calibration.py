@@ -162,7 +162,12 @@ def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> Run
 @lru_cache(maxsize=64)
 def _kind(device: str) -> str:
     """``CUDA`` of ``CUDA1``; what is on the host has no number."""
-    return re.sub(r"\d+(?:\[.*\])?\Z", "", device)
+    return device.rstrip("0123456789")
+
+
+def _listed(device: str) -> str:
+    """A worker's device as the engine lists it: its buffers carry the address as well."""
+    return re.sub(r"\[.*\]\Z", "", device)
 
 
 def _used(settings: RunSettings) -> set[str]:
@@ -206,7 +211,7 @@ def _taken(trial: Trial, planned: Plan) -> Mapping[Place, tuple[int, int]]:
         if buffer.role is Role.MMPROJ or buffer.component not in _SHOWN:
             continue
         draft = buffer.role is Role.DRAFT
-        place = (Component.DRAFT if draft else buffer.component, buffer.device)
+        place = (Component.DRAFT if draft else buffer.component, _listed(buffer.device))
         size, rounding = taken.get(place, (0, 0))
         taken[place] = (size + buffer.bytes, rounding + _LINE)
     seen = {component for component, _ in taken}
@@ -224,7 +229,7 @@ def _refused(trial: Trial) -> Mapping[Place, tuple[int, int]]:
         return {}
     if failure.buffer_bytes is None or failure.device is None:
         return {}
-    return {(failure.component, failure.device): (failure.buffer_bytes, 0)}
+    return {(failure.component, _listed(failure.device)): (failure.buffer_bytes, 0)}
 
 
 def _said(plan: Plan) -> dict[Place, tuple[int | None, Method]]:
@@ -394,4 +399,3 @@ def _drifts(
                     f" bytes where {said} were expected"
                 )
                 break
-
