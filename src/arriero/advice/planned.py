@@ -187,7 +187,7 @@ def _combinations(
     cheapest = min((tried.cost.rank for tried in useful if tried.holds), default=len(Cost))
     last = _Tried((), command, what_if.plan(command), False)
     # what a device is relieved of can be too much for the host with its caches
-    by = kinds.context
+    by: Solver = kinds.context
     for solve in (each for solver in kinds.solvers() for each in (solver, kinds.caches)):
         change = None if last.holds else solve(last.command)
         if change is None:
@@ -232,18 +232,13 @@ def _near(change: Change, other: Change) -> bool:
     """Whether two changes set the same flags to nearly the same values."""
     if change.settings.keys() != other.settings.keys():
         return False
-    pairs = [(change.settings[flag], other.settings[flag]) for flag in change.settings]
-    return all(
-        one == two
-        or (
-            (one or "").isdigit() and (two or "").isdigit() and _close(int(one or 0), int(two or 0))
-        )
-        for one, two in pairs
-    )
+    return all(_close(change.settings[flag], other.settings[flag]) for flag in change.settings)
 
 
-def _close(one: int, two: int) -> bool:
-    return abs(one - two) * 10 <= max(one, two)
+def _close(one: str | None, two: str | None) -> bool:
+    if one is None or two is None or not (one.isdigit() and two.isdigit()):
+        return one == two
+    return abs(int(one) - int(two)) * 10 <= max(int(one), int(two))
 
 
 # --- kinds of changes ---------------------------------------------------------------------------
