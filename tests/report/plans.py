@@ -158,7 +158,7 @@ def example() -> Plan:
     card = sum(b.bytes or 0 for b in buffers[:1] + buffers[2:5])
     start = mib(682)
     host = start + mib(8192) + state * 32
-    small = ("-c", "98304", "-np", "1", "-ctxcp", "8")
+    small = ("-c", "98304", "-np", "1")
 
     def advice(change: str, cost: Cost, left: int, argv: tuple[str, ...], **more: object) -> Advice:
         return Advice(
@@ -237,6 +237,15 @@ def example() -> Plan:
                 Cost.QUALITY,
                 2347,
                 (*argv, "-ctk", "q8_0", "-ctv", "q8_0"),
+                fits=None,
+            ),
+            Advice(
+                change="-ctxcp 8",
+                cost=Cost.PROMPT_REUSE,
+                saves=state * 24,
+                argv=(*argv[:3], *small, "-ctxcp", "8"),
+                pool="host",
+                headroom=mib(31169) - host + state * 24,
                 fits=None,
             ),
         ),

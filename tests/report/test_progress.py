@@ -115,6 +115,20 @@ def test_a_terminal_gets_one_line_that_is_taken_away(
     assert capsys.readouterr().out == ""
 
 
+def test_an_echoed_interrupt_stays_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full line would wrap at ``^C`` and what is above the wrap could not be taken away."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    leader, follower = pty.openpty()
+    stream = os.fdopen(follower, "w", encoding="utf-8")
+    with Shown(stream) as progress:
+        progress.begin(4)
+        progress.step("baseline", "one slot, short context, and a reason that is far too long")
+    stream.close()
+    bare = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", everything(leader))
+    assert all(len(part) <= 40 - len("^C^C") for part in re.split(r"[\r\n]+", bare))
+
+
 def test_ending_twice_is_fine() -> None:
     for progress in (Silent(), Plain(io.StringIO()), Live(io.StringIO())):
         kept: Progress = progress

@@ -293,6 +293,8 @@ def test_history_is_one_line_each() -> None:
     assert "2026-09-20 02:11" in text
     assert "(not finished)" in text
     assert "no records" in terminal.history([])
+    for width in WIDTHS:
+        assert "diag-3f2a9c " in terminal.history([entry], width=width), "an ID is never cut"
 
 
 def test_wide_characters_count_twice() -> None:

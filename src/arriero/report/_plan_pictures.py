@@ -160,7 +160,9 @@ def frontier(facts: PlanView) -> list[Markup]:
             el("ul", *_key(shapes, seen, reaches, bool(given)), class_="key"),
             draw.picture(
                 "Largest context for each number of slots",
-                "; ".join([*map(_told, reaches), *(f"as given: {n} slots, {c}" for n, c in given)]),
+                "; ".join(
+                    [*map(_told, reaches), *(f"as given: {n} slots, {c} tokens" for n, c in given)]
+                ),
                 _BOTTOM + 28,
                 *_curves(seen, across, up),
                 *_grid(slots, tokens, across, up),

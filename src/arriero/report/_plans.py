@@ -113,7 +113,7 @@ class Reach:
     now: str
     """The command's own context, where these are its slots."""
     room: str
-    """What is left in the limiting pool."""
+    """What is left in the limiting pool, or lacks there."""
     point: FrontierPoint = field(repr=False)
 
 
@@ -190,10 +190,10 @@ def _verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
     if pool.fits is not False:
         room = f"{left(pool.headroom)} left" + " when all has grown" * grown
         if not unknown:
-            return f"{room}, {kept} of them kept as margin"
+            return f"{room}, {pool.margin // MIB} of them kept as margin"
         names = say.listed([*unknown])
         if unknown.keys() == {_NAMES[Component.POOL]}:
-            return f"{room}, {kept} of them kept for the {names}"
+            return f"{room}, {pool.margin // MIB} of them kept for the {names}"
         are = "are" if len(unknown) > 1 or names.endswith("s") else "is"
         return f"{names} {are} unknown; {room} before {'them' if are == 'are' else 'it'}"
     start = pool.free - pool.at_start
@@ -320,18 +320,25 @@ def _context(doc: Plan) -> Iterator[str]:
 # --- changes and frontier ----------------------------------------------------------------------
 
 
-def fixes(doc: Plan) -> tuple[Fix, ...]:
-    """Changes in the order of the document: cheapest first."""
-    return tuple(
+def fixes(doc: Plan) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:
+    """Changes that make the command fit, cheapest first, and what is good with any of them."""
+    margins = {pool.name: pool.margin for pool in doc.pools}
+    shown = [
         Fix(
             change=printable(one.change),
             pool=printable(one.pool),
             headroom=one.headroom,
-            costs=_costs(one, {pool.name: pool.margin for pool in doc.pools}),
+            costs=_costs(one, margins),
             advice=one,
         )
         for one in doc.advice
-    )
+    ]
+    if doc.fits is not False:
+        return (), tuple(shown)
+    best = next((one.argv for one in doc.advice if one.recommended), None)
+    # What goes on top of the recommended command is no alternative to it.
+    beside = [fix for fix in shown if best and {*best} < {*fix.advice.argv}]
+    return tuple(fix for fix in shown if fix not in beside), tuple(beside)
 
 
 def _costs(advice: Advice, margins: Mapping[str, int]) -> str:
@@ -355,11 +362,17 @@ def reaches(doc: Plan) -> tuple[Reach, ...]:
             else str(point.n_ctx_seq),
             limited_by=_limited(point),
             now=_now(point, doc.context),
-            room="" if point.headroom is None else f"{left(point.headroom)} left",
+            room=_left_over(point.headroom),
             point=point,
         )
         for point in doc.frontier
     )
+
+
+def _left_over(headroom: int | None) -> str:
+    if headroom is None:
+        return ""
+    return f"{left(headroom)} left" if headroom >= 0 else f"{excess(-headroom)} too much"
 
 
 def _now(point: FrontierPoint, context: PlanContext | None) -> str:

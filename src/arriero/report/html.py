@@ -29,7 +29,7 @@ from arriero.report import _plan_pictures as plan_pictures
 from arriero.report import _words as say
 from arriero.report import view
 from arriero.report._markup import Markup, el, join
-from arriero.report._plans import Contents, Reach, left
+from arriero.report._plans import Contents, Fix, Reach, left
 from arriero.report._text import command
 from arriero.report._trials import Size, Table
 
@@ -66,14 +66,18 @@ def plan(doc: Plan) -> str:
         facts.setting,
         facts.finding,
         [
-            _finding(facts.finding),
+            _finding(facts.finding, facts.unfinished),
             *_list(facts.context),
             *_commands(facts),
             *_section("Memory", [*plan_pictures.bars(facts), *_shares(facts.pools)]),
             *_section(
                 "Largest context", [*plan_pictures.frontier(facts), *_frontier(facts.reaches)]
             ),
-            *_section("Changes, cheapest first", _fixes(facts)),
+            *_section(
+                "Changes, cheapest first",
+                [*_fixes(facts.fixes), *_list([facts.enough] if facts.enough else [])],
+            ),
+            *_section("Also worth changing", _fixes(facts.beside)),
             *_section("Notes", _list(facts.notes)),
             *_section("Setting", _planned(doc)),
         ],
@@ -318,16 +322,13 @@ def _shares(pools: Sequence[Contents]) -> list[Markup]:
 
 
 def _frontier(reaches: Sequence[Reach]) -> list[Markup]:
-    heads = ("slots", "tokens in all", "of one slot", "limited by", "left there", "as given")
-    rows = [
-        (r.slots, r.tokens, r.each, r.limited_by, r.room.removesuffix(" left"), r.now)
-        for r in reaches
-    ]
+    heads = ("slots", "tokens in all", "of one slot", "limited by", "room there", "as given")
+    rows = [(r.slots, r.tokens, r.each, r.limited_by, r.room, r.now) for r in reaches]
     table = _table("Largest context for each number of slots", heads, rows, {0, 1, 2, 4})
     return [table] if rows else []
 
 
-def _fixes(facts: view.PlanView) -> list[Markup]:
+def _fixes(fixes: Sequence[Fix]) -> list[Markup]:
     rows = [
         (
             fix.change,
@@ -337,13 +338,10 @@ def _fixes(facts: view.PlanView) -> list[Markup]:
             left(fix.advice.saves),
             fix.costs,
         )
-        for fix in facts.fixes
+        for fix in fixes
     ]
     heads = ("change", "", "left", "in", "saves", "costs")
-    return [
-        *([_table("Changes", heads, rows, {2, 4})] if rows else []),
-        *([el("p", facts.enough)] if facts.enough else []),
-    ]
+    return [_table("Changes", heads, rows, {2, 4})] if rows else []
 
 
 def _planned(doc: Plan) -> list[Markup]:

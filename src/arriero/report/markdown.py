@@ -106,6 +106,7 @@ def plan(doc: Plan) -> str:
         [
             f"## Arriero plan {prose(doc.id)}".rstrip(),
             prose(" · ".join(facts.setting)),
+            *([f"**{prose(facts.unfinished)}**"] if facts.unfinished else []),
             *_finding(facts.finding),
             *bullets("", facts.context),
             *(part for one in facts.pools for part in _pool(one)),
@@ -138,16 +139,18 @@ def _pool(one: Contents) -> Iterable[str]:
 def _frontier(reaches: Sequence[Reach]) -> list[str]:
     if not reaches:
         return []
-    heads = ("slots", "tokens in all", "of one slot", "limited by", "left there", "as given")
-    rows = [
-        (r.slots, r.tokens, r.each, prose(r.limited_by), r.room.removesuffix(" left"), r.now)
-        for r in reaches
-    ]
+    heads = ("slots", "tokens in all", "of one slot", "limited by", "room there", "as given")
+    rows = [(r.slots, r.tokens, r.each, prose(r.limited_by), r.room, r.now) for r in reaches]
     return ["### Largest context for each number of slots", grid(heads, rows, right={0, 1, 2, 4})]
 
 
 def _fixes(facts: view.PlanView) -> Iterable[str]:
-    if facts.fixes:
+    for title, fixes in (
+        ("Changes, cheapest first", facts.fixes),
+        ("Also worth changing", facts.beside),
+    ):
+        if not fixes:
+            continue
         heads = ("change", "", "left", "in", "saves", "costs")
         rows = [
             (
@@ -158,9 +161,9 @@ def _fixes(facts: view.PlanView) -> Iterable[str]:
                 left(fix.advice.saves),
                 prose(fix.costs),
             )
-            for fix in facts.fixes
+            for fix in fixes
         ]
-        yield "### Changes, cheapest first"
+        yield f"### {title}"
         yield grid(heads, rows, right={2, 4})
     if facts.enough:
         yield prose(facts.enough)

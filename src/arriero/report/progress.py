@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 _WIDEST: Final = 200
+_ECHO: Final = 4
+"""Columns that two ``^C`` take."""
 
 
 class Progress(Protocol):
@@ -141,7 +143,7 @@ class Live:
         self._bar: Bar | None = None
 
     def begin(self, total: int | None) -> None:
-        from rich.console import Console
+        from rich.console import Console, ConsoleOptions
         from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
         from rich.progress import Task as BarTask
         from rich.table import Column
@@ -155,9 +157,17 @@ class Live:
             def render(self, task: BarTask) -> Text:
                 return Text(left.text(), justify="right")
 
+        class Roomy(Console):
+            """Keeps the end of a line free for a ``^C``: a wrapped one could not be cleared."""
+
+            @property
+            def options(self) -> ConsoleOptions:
+                whole = super().options
+                return whole.update_width(max(whole.max_width - _ECHO, 1))
+
         self.end()
         self._left.begin(total)
-        console = Console(file=self._stream, highlight=False, markup=False, emoji=False)
+        console = Roomy(file=self._stream, highlight=False, markup=False, emoji=False)
         roomy = console.width >= 60
         self._bar = Progress(
             SpinnerColumn(finished_text=" "),

@@ -7,8 +7,7 @@ first and the reader is told; the verdict and the command are never shortened.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, TextIO, TypedDict
 
 from arriero.base.sizes import MIB, mib
@@ -20,16 +19,26 @@ from arriero.record.documents import (
     Plan,
     Verification,
 )
-from arriero.report import view
-from arriero.report._plans import Contents, Fix, Reach, Share, left
-from arriero.report._text import cells, command, cut, encoded, pad, printable, wrap
+from arriero.report import _plan_lines, view
+from arriero.report._lines import (
+    NARROW,
+    Block,
+    Line,
+    bullet,
+    finish,
+    gap,
+    grid,
+    natural,
+    paragraph,
+    verdict,
+    wrapped,
+)
+from arriero.report._text import cells, command, cut, pad, printable, wrap
 from arriero.report._trials import Row, Size, Table
 from arriero.report._words import SHORT, count
-from arriero.report.view import Finding, Tone
+from arriero.report.view import Tone
 
 LINES: Final = 40
-_NARROW: Final = 60
-_COLOURS: Final = {"good": "1;32", "bad": "1;31", "open": "1;33", "head": "1", "dim": "2"}
 
 
 class Options(TypedDict):
@@ -50,26 +59,6 @@ def options(stream: TextIO) -> Options:
     return Options(width=max(width, 20), colour=colour, encoding=stream.encoding or "ascii")
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line. ``style`` colours its first ``span`` characters, all of it when ``span`` is 0."""
-
-    text: str
-    style: str = ""
-    span: int = 0
-    exact: bool = False
-    """To be pasted: no character of it is replaced."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Lines that are shown together or not at all; rank 0 is always shown, then 1, 2, ..."""
-
-    rank: int
-    lines: Sequence[Line]
-    row: bool = False
-
-
 # --- documents ---------------------------------------------------------------------------------
 
 
@@ -84,7 +73,7 @@ def diagnosis(
         lines = _picked(_blocks(facts, width, cut_short=gone, rows_gone=rows_gone), chosen)
     else:
         lines = _picked(_blocks(facts, width, cut_short=False, rows_gone=0), chosen)
-    return _finish(lines, colour=colour, encoding=encoding)
+    return finish(lines, colour=colour, encoding=encoding)
 
 
 def _chosen(blocks: Sequence[Block]) -> tuple[set[int], bool, int]:
@@ -111,20 +100,20 @@ def _blocks(
     more = "more" if cut_short else "record"
     footer = f"{facts.effort} · {more} and upstream text: arriero report {doc.id}"
     return [
-        Block(0, _wrapped(" · ".join(facts.setting), width, style="dim")),
+        Block(0, wrapped(" · ".join(facts.setting), width, style="dim")),
         Block(0, [Line("")]),
         *(
-            [Block(0, [*_wrapped(facts.unfinished, width, style="open"), Line("")])]
+            [Block(0, [*wrapped(facts.unfinished, width, style="open"), Line("")])]
             * bool(facts.unfinished)
         ),
-        *_finding(facts.finding, width),
+        *verdict(facts.finding, width),
         *_run(facts.run, width),
         *_trials(facts.table, width, rows_gone),
         *_edges(facts, width),
         Block(6, [Line("")]),
-        Block(4, _paragraph("NOT TRIED", "; ".join(facts.not_tried), width)),
-        *(Block(5, _paragraph("NOTE", caveat, width)) for caveat in facts.caveats),
-        Block(0, _wrapped(footer, width, style="dim")),
+        Block(4, paragraph("NOT TRIED", "; ".join(facts.not_tried), width)),
+        *(Block(5, paragraph("NOTE", caveat, width)) for caveat in facts.caveats),
+        Block(0, wrapped(footer, width, style="dim")),
     ]
 
 
@@ -140,14 +129,14 @@ def explanation(
     lines: list[Line] = []
     for one in several:
         lines += [*([Line("")] if lines else []), *_log(view.explanation(one), width)]
-    return _finish(lines, colour=colour, encoding=encoding)
+    return finish(lines, colour=colour, encoding=encoding)
 
 
 def _log(facts: view.ExplanationView, width: int) -> list[Line]:
     lines = [
-        *_wrapped(" · ".join(facts.setting), width, style="dim"),
+        *wrapped(" · ".join(facts.setting), width, style="dim"),
         Line(""),
-        *(line for block in _finding(facts.finding, width) for line in block.lines),
+        *(line for block in verdict(facts.finding, width) for line in block.lines),
     ]
     if facts.buffers:
         rows = [
@@ -161,10 +150,10 @@ def _log(facts: view.ExplanationView, width: int) -> list[Line]:
             for buffer in facts.buffers
         ]
         heads = ("allocated", "MiB", "line", "on")
-        lines += [Line(""), *_grid(heads, rows, width, right={1, 2})]
+        lines += [Line(""), *grid(heads, rows, width, right={1, 2})]
     if facts.notices:
         lines += [Line(""), Line("NOTICED", "head")]
-        lines += [line for text in facts.notices for line in _bullet(text, width)]
+        lines += [line for text in facts.notices for line in bullet(text, width)]
     for child in facts.children:
         lines += [Line(""), *_log(child, width)]
     return lines
@@ -186,41 +175,23 @@ def verification(
         for step in facts.steps
     ]
     lines = [
-        *_wrapped(" · ".join(facts.setting), width, style="dim"),
+        *wrapped(" · ".join(facts.setting), width, style="dim"),
         Line(""),
-        *(line for block in _finding(facts.finding, width) for line in block.lines),
-        *(line for fact in facts.facts for line in _bullet(fact, width)),
+        *(line for block in verdict(facts.finding, width) for line in block.lines),
+        *(line for fact in facts.facts for line in bullet(fact, width)),
         Line(""),
-        *(_grid(("step", "ok", "shown by"), rows, width, right={1}) if rows else []),
-        *_paragraph("SKIPPED", "; ".join(facts.skipped), width),
-        *_paragraph("NOTES", " ".join(facts.notes), width),
-        *_wrapped(f"{facts.effort} · record {doc.id}", width, style="dim"),
+        *(grid(("step", "ok", "shown by"), rows, width, right={1}) if rows else []),
+        *paragraph("SKIPPED", "; ".join(facts.skipped), width),
+        *paragraph("NOTES", " ".join(facts.notes), width),
+        *wrapped(f"{facts.effort} · record {doc.id}", width, style="dim"),
     ]
-    return _finish(lines, colour=colour, encoding=encoding)
+    return finish(lines, colour=colour, encoding=encoding)
 
 
 def plan(doc: Plan, *, width: int = 80, colour: bool = False, encoding: str = "utf-8") -> str:
     """What a command will take: verdict, pools, changes, the command to copy and to prove."""
-    facts = view.plan(doc)
-    used = [one for one in facts.pools if one.shares or one.fits is False]
-    idle = [one for one in facts.pools if one not in used]
-    notes = [line for note in facts.notes for line in _paragraph("NOTE", note, width)]
-    lines = [
-        *_wrapped(" · ".join(facts.setting), width, style="dim"),
-        Line(""),
-        *(line for block in _finding(facts.finding, width) for line in block.lines),
-        *(_wrapped("; ".join(facts.context), width) if facts.context else []),
-        *_shares(used, width),
-        *([Line("")] * bool(idle)),
-        *(line for one in idle for line in _titled(one.title, f"{one.about}; unused", width)),
-        *_frontier(facts.reaches, width),
-        *([Line("")] * bool(notes)),
-        *notes,
-        *_fixes(facts.fixes, facts.enough, width),
-        *_commands(facts, width),
-        *(_wrapped(f"to share it: arriero report {doc.id}", width, style="dim") if doc.id else []),
-    ]
-    return _finish(lines, colour=colour, encoding=encoding)
+    lines = _plan_lines.lines(view.plan(doc), width)
+    return finish(lines, colour=colour, encoding=encoding)
 
 
 def history(
@@ -230,7 +201,7 @@ def history(
     colour: bool = False,
     encoding: str = "utf-8",
 ) -> str:
-    """Records that are kept, one line each."""
+    """Records that are kept, one line each; on a narrow screen two, for the ID to stay whole."""
     rows = [
         (
             printable(entry.id),
@@ -239,48 +210,20 @@ def history(
         )
         for entry in entries
     ]
-    heads = ("record", "UTC", "summary")
-    lines = _grid(heads, rows, width) if rows else [Line("no records yet")]
-    return _finish(lines, colour=colour, encoding=encoding)
+    if not rows:
+        lines = [Line("no records yet")]
+    elif width < NARROW:
+        lines = [
+            line
+            for id_, at, summary in rows
+            for line in (Line(f"{id_}  {at}", "head", len(id_)), Line(cut(f"  {summary}", width)))
+        ]
+    else:
+        lines = grid(("record", "UTC", "summary"), rows, width)
+    return finish(lines, colour=colour, encoding=encoding)
 
 
 # --- parts -------------------------------------------------------------------------------------
-
-
-def _wrapped(text: str, width: int, *, style: str = "") -> list[Line]:
-    return [Line(line, style) for line in wrap(text, width)]
-
-
-def _bullet(text: str, width: int) -> list[Line]:
-    return [Line(line) for line in wrap(text, width, first="  ", rest="    ")]
-
-
-def _paragraph(title: str, text: str, width: int) -> list[Line]:
-    """A run-in heading and its text; nothing without text."""
-    if not text:
-        return []
-    first, rest = (title + "  ", "  ") if width < _NARROW else (title.ljust(11), " " * 11)
-    first, *more = wrap(text, width, first=first, rest=rest)
-    return [Line(first, "head", len(title)), *map(Line, more)]
-
-
-def _finding(finding: Finding, width: int) -> list[Block]:
-    word = finding.word
-    indent = "  " if width < _NARROW or cells(word) > 8 else " " * (len(word) + 2)
-    first, *more = wrap(finding.sentence, width, first=word + "  ", rest=indent)
-    blocks = [Block(0, [Line(first, finding.tone.value, len(word)), *map(Line, more)])]
-    if finding.sizes:
-        lines = wrap(finding.sizes, width, first=indent, rest=indent + "  ")
-        blocks.append(Block(0, list(map(Line, lines))))
-    if finding.quote:
-        lines = wrap(finding.quote, width, first=indent + "> ", rest=indent + "  ")
-        if len(lines) > 3:
-            lines = [*lines[:2], cut(lines[2], width - 1) + "…"]
-        blocks.append(Block(2, [Line(line, "dim") for line in lines]))
-    if finding.details:
-        lines = wrap(" ".join(finding.details), width, first=indent, rest=indent)
-        blocks.append(Block(2, list(map(Line, lines))))
-    return blocks
 
 
 def _run(run: view.Run | None, width: int) -> list[Block]:
@@ -293,7 +236,7 @@ def _run(run: view.Run | None, width: int) -> list[Block]:
         Block(0, [Line("")]),
         Block(0, [Line(first, style.value, len(run.title)), *map(Line, more)]),
         Block(0, [Line(line, "head", exact=True) for line in shown]),
-        *(Block(min(4 * index, 4), _bullet(fact, width)) for index, fact in enumerate(run.facts)),
+        *(Block(min(4 * index, 4), bullet(fact, width)) for index, fact in enumerate(run.facts)),
     ]
 
 
@@ -303,187 +246,39 @@ def _edges(facts: view.DiagnosisView, width: int) -> list[Block]:
     column = min(max((cells(edge.flag) for edge in facts.edges), default=0), 12)
     for edge in facts.edges:
         first = f"  {pad(edge.flag, column)}  "
-        rest = "    " if width < _NARROW else " " * cells(first)
+        rest = "    " if width < NARROW else " " * cells(first)
         blocks.append(
             Block(1, [*title, *map(Line, wrap(edge.sentence, width, first=first, rest=rest))])
         )
         title = []
         given = [edge.given_that] if edge.given_that else []
         # On a wide screen what is doubtful rarely takes a line more than what it was given.
-        told = [(1, given), (3, edge.doubts)] if width < _NARROW else [(1, [*given, *edge.doubts])]
+        told = [(1, given), (3, edge.doubts)] if width < NARROW else [(1, [*given, *edge.doubts])]
         for rank, texts in (*told, (6, edge.conditions)):
             if texts:
                 lines = wrap(" · ".join(texts), width, first=rest)
                 blocks.append(Block(rank, list(map(Line, lines))))
     for slope in facts.slopes:
-        blocks.append(Block(3, [*title, *_bullet(slope, width)]))
+        blocks.append(Block(3, [*title, *bullet(slope, width)]))
         title = []
     return blocks
-
-
-# --- plans -------------------------------------------------------------------------------------
-
-
-def _label(share: Share) -> str:
-    return "  ".join(filter(None, (share.name, *share.about)))
-
-
-def _shares(pools: Sequence[Contents], width: int) -> list[Line]:
-    """Each pool, a line for each share of it, and what that leaves."""
-    shares = [share for one in pools for share in one.shares]
-    if not shares:
-        return []
-    narrow = width < _NARROW
-    number = max(cells(_planned_size(share, narrow)) for share in shares)
-    column = max(cells(_label(share)) for share in shares)
-    column = max(4, min(column, width - number - (16 if narrow else 26)))
-    lines: list[Line] = []
-    for one in pools:
-        lines += [Line(""), *_titled(one.title, one.about, width)]
-        for share in one.shares:
-            label, about = _label(share), share.about
-            if cells(label) <= column:
-                about = ()
-            else:
-                label = share.name
-            remark = "; ".join(filter(None, (share.method, ", ".join(about), share.remark)))
-            size = pad(_planned_size(share, narrow), number, right=True)
-            start = f"  {pad(label, column)}  {size}  "
-            rest = "      " if narrow else " " * cells(start)
-            lines += map(Line, wrap(remark, width, first=start, rest=rest))
-        tone = {True: Tone.GOOD, False: Tone.BAD, None: Tone.OPEN}[one.fits]
-        verdict = wrap(one.verdict, width, first="  → ", rest="    ")
-        lines += [Line(line, tone.value) for line in verdict]
-    return lines
-
-
-def _titled(title: str, text: str, width: int) -> list[Line]:
-    """A heading and the text behind it."""
-    title = cut(title, width // 2)
-    first, *more = wrap(text, width, first=title + "  ", rest="  ")
-    return [Line(first, "head", len(title)), *map(Line, more)]
-
-
-def _planned_size(share: Share, narrow: bool) -> str:
-    size = share.buffer.bytes
-    if size is None:
-        return "?"
-    return f"{share.bound} {mib(size, 0 if narrow and size >= MIB else 1)}".lstrip()
-
-
-def _frontier(reaches: Sequence[Reach], width: int) -> list[Line]:
-    if not reaches:
-        return []
-    narrow = width < _NARROW
-    rows = []
-    for reach in reaches:
-        end = reach.limited_by
-        if reach.room and not narrow:
-            end += f", {reach.room}"
-        if reach.now:
-            end += " ←" if narrow else f" ← {reach.now}"
-        rows.append((reach.slots, reach.tokens, reach.each, end))
-    heads = ("slots", "tokens in all", "of one slot", "limited by")
-    if narrow:
-        heads = ("slots", "tokens", "a slot", "limited by")
-    title = Line("LARGEST CONTEXT for each number of slots", "head")
-    return [Line(""), title, *_grid(heads, rows, width, right={0, 1, 2}, last=20)]
-
-
-def _fixes(fixes: Sequence[Fix], enough: str, width: int) -> list[Line]:
-    """Changes, cheapest first, the recommended one marked."""
-    if not fixes:
-        return []
-    pools = {fix.pool for fix in fixes}
-    where = f" on {next(iter(pools))}" if len(pools) == 1 and fixes[0].pool else ""
-    rows = []
-    for fix in fixes:
-        room = "?" if fix.headroom is None else _signed(fix.headroom)
-        if len(pools) > 1 and fix.pool:
-            room = f"{fix.pool} {room}"
-        mark = "→" if fix.advice.recommended else ""
-        rows.append((mark, fix.change, room, fix.costs))
-    heads = ("", "FIX, cheapest first", f"MiB left{where}", "costs")
-    widths = _widths(heads, rows)
-    if sum(widths) + 3 * _gap(width) <= width:
-        lines = _grid(heads, rows, width, right={2}, last=widths[-1])
-    else:
-        lines = [Line("FIX, cheapest first", "head")]
-        for mark, change, room, costs in rows:
-            text = f"{change}: leaves {room} MiB{where}; costs {costs}"
-            lines += map(Line, wrap(text, width, first=f"{mark or ' '} ", rest="    "))
-    return [Line(""), *lines, *(_wrapped(enough, width) if enough else [])]
-
-
-def _signed(size: int) -> str:
-    return left(size).removesuffix(" MiB").replace("-", "−")
-
-
-def _commands(facts: view.PlanView, width: int) -> list[Line]:
-    lines: list[Line] = []
-    if facts.copy:
-        shown = command(facts.copy, {}, width=width, indent="  ")
-        lines += [Line(""), *_paragraph("COPY", "the recommended change (→):", width)]
-        lines += [Line(line, "head", exact=True) for line in shown]
-    if facts.prove and facts.prove == facts.copy:
-        lines += _paragraph("PROVE", "arriero verify -- <that>", width)
-    elif facts.prove:
-        shown = command(("arriero", "verify", "--", *facts.prove), {}, width=width, indent="  ")
-        lines += [Line(""), Line("PROVE", "head")]
-        lines += [Line(line, exact=True) for line in shown]
-    return lines
 
 
 # --- tables ------------------------------------------------------------------------------------
 
 
-def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
-
-
-def _grid(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int,
-    *,
-    right: Iterable[int] = (),
-    last: int = 24,
-) -> list[Line]:
-    """Columns as wide as their content; the last one gets ``last`` cells, or what is left."""
-    widths = _widths(heads, rows)
-    gap = _gap(width)
-    last = min(widths[-1], last, width // 2)
-    while sum(widths[:-1]) + gap * (len(widths) - 1) + last > width and max(widths[:-1]) > 4:
-        widths[widths.index(max(widths[:-1]))] -= 1
-    widths[-1] = max(1, width - sum(widths[:-1]) - gap * (len(widths) - 1))
-    ragged = set(right)
-
-    def line(row: Sequence[str]) -> str:
-        shown = (
-            pad(cell, column, right=index in ragged)
-            for index, (cell, column) in enumerate(zip(row, widths, strict=True))
-        )
-        return cut((" " * gap).join(shown).rstrip(), width)
-
-    return [Line(line(heads), "head"), *(Line(line(row)) for row in rows)]
-
-
-def _gap(width: int) -> int:
-    return 1 if width < _NARROW else 2
-
-
 def _remark(width: int) -> int:
     """Cells that the first failure gets before sizes get any."""
-    return 14 if width < _NARROW else 18
+    return 14 if width < NARROW else 18
 
 
 def _trials(table: Table, width: int, rows_gone: int) -> list[Block]:
     """Heads, rows and legend. Narrow screens lose columns, never rows or the first failure."""
     if not table.rows:
         return []
-    labels = _labels([row.change for row in table.rows], 8 if width < _NARROW else 18)
+    labels = _labels([row.change for row in table.rows], 8 if width < NARROW else 18)
     heads, body, right = _fitting(table, labels, width)
-    head, *rows = _grid(heads, body, width, right=right, last=_remark(width))
+    head, *rows = grid(heads, body, width, right=right, last=_remark(width))
     text = [cell for row in body for cell in row]
     legend = [table.unit] if any(SHORT[part] in heads for part in table.components) else []
     legend += ["! refused"] if any(cell.endswith("!") for cell in text) else []
@@ -525,7 +320,7 @@ def _fitting(
         sizes = range(2 + len(table.axes), 2 + len(table.axes) + number)
         heads += ["ready", "served", "first failure"] if ready else ["served", "first failure"]
         body = [_cellset(row, labels, number, decimals, ready) for row in table.rows]
-        fixed = sum(_widths(heads, body)[:-1]) + _gap(width) * (len(heads) - 1)
+        fixed = sum(natural(heads, body)[:-1]) + gap(width) * (len(heads) - 1)
         if fixed + min(remarks, _remark(width)) <= width:
             break
     return heads, body, {0, *range(1, 1 + len(table.axes)), *sizes}
@@ -550,19 +345,3 @@ def _size(size: Size, decimals: bool) -> str:
         return "–"
     small = not decimals and 0 < size.bytes < MIB
     return ("<1" if small else mib(size.bytes, int(decimals))) + "!" * size.refused
-
-
-# --- output ------------------------------------------------------------------------------------
-
-
-def _finish(lines: Iterable[Line], *, colour: bool, encoding: str) -> str:
-    return "".join(_painted(line, colour, encoding) + "\n" for line in lines)
-
-
-def _painted(line: Line, colour: bool, encoding: str) -> str:
-    span = line.span or len(line.text)
-    head = encoded(line.text[:span], encoding, exact=line.exact)
-    tail = encoded(line.text[span:], encoding, exact=line.exact)
-    if colour and line.style:
-        head = f"\x1b[{_COLOURS[line.style]}m{head}\x1b[0m"
-    return head + tail

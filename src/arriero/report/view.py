@@ -136,12 +136,15 @@ class VerificationView:
 @dataclass(frozen=True, kw_only=True)
 class PlanView:
     setting: tuple[str, ...]
+    unfinished: str
     finding: Finding
     context: tuple[str, ...]
     pools: tuple[Contents, ...]
     reaches: tuple[Reach, ...]
     notes: tuple[str, ...]
     fixes: tuple[Fix, ...]
+    beside: tuple[Fix, ...]
+    """What is worth changing with any of them, or although it fits."""
     enough: str
     """What to think of the changes where none is recommended; empty where one is."""
     copy: tuple[str, ...]
@@ -203,23 +206,24 @@ def verification(doc: Verification) -> VerificationView:
 def plan(doc: Plan) -> PlanView:
     """The facts of a plan, verdict first."""
     best = next((advice for advice in doc.advice if advice.recommended), None)
-    # A plan that holds is short: what else could be changed was not asked for.
-    fixes = _plans.fixes(doc) if doc.fits is not True else ()
+    fixes, beside = _plans.fixes(doc)
     copy = best.argv if best and fixes else ()
     wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
     refused = any(note.id == "refused" for note in doc.notes)
     given = doc.argv if doc.fits is not False else ()
     return PlanView(
         setting=say.planned(doc),
+        unfinished="" if doc.complete else "INTERRUPTED: changes and frontier are missing.",
         finding=_plan_finding(doc),
         context=_plans.context_words(doc),
         pools=() if refused else _plans.contents(doc),
         reaches=_plans.reaches(doc),
         notes=tuple(_plan_notes(doc)),
         fixes=fixes,
+        beside=beside,
         enough=wanting if fixes and best is None and doc.fits is False else "",
         copy=copy,
-        prove=() if doc.header else copy or given,
+        prove=copy or given,
         doc=doc,
     )
 
@@ -364,7 +368,9 @@ def _plan_finding(doc: Plan) -> Finding:
         return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
     pools = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
     if doc.fits:
-        return Finding(word="FITS", tone=Tone.GOOD, sentence=_plans.rooms(pools))
+        one = f"on {pools[0].title}: {pools[0].verdict}"
+        told = one if len(pools) == 1 else _plans.rooms(pools)
+        return Finding(word="FITS", tone=Tone.GOOD, sentence=told)
     telling = [
         one
         for one in pools
