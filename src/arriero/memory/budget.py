@@ -144,6 +144,7 @@ class _Planning:
         self._draft, self._mmproj = draft, mmproj
         self._asked = ask if engine is None or ask is not None else _dry_runs(engine, self._environ)
         self._notes: list[PlanNote] = []
+        self._sized: dict[int, tuple[Sequence[CacheTensor], int]] = {}
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
         listed = [name for pool in pools for name in pool.devices if name != HOST]
@@ -307,9 +308,8 @@ class _Planning:
             layers = self._layers(h, request)
             shares = weights(self._header, h, settings, layers, self._devices)
             models = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
-            eff = effective(h, request, self._rules)
-            bound = compute_bound(h, request, eff, widest_activation(self._header, h))
-            caches = self._placed(cache_tensors(h, request, self._rules), layers)
+            tensors, bound = self._context_sizes(h, request)
+            caches = self._placed(tensors, layers)
             rest = [(device, size) for (_, device), size in caches.items()]
             rest += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
         if not self._devices:
@@ -322,6 +322,16 @@ class _Planning:
             ),
             sum(on_devices),
         )
+
+    def _context_sizes(
+        self, h: Hparams, request: DryRunRequest
+    ) -> tuple[Sequence[CacheTensor], int]:
+        """Cache tensors and compute bound: the same wherever fit puts layers, up to 512 times."""
+        if request.n_ctx not in self._sized:
+            eff = effective(h, request, self._rules)
+            bound = compute_bound(h, request, eff, widest_activation(self._header, h))
+            self._sized[request.n_ctx] = (cache_tensors(h, request, self._rules), bound)
+        return self._sized[request.n_ctx]
 
     def _listed_free(self, device: str) -> int | None:
         """What the engine's own fit reads from the driver, whatever else limits the pool."""

@@ -218,6 +218,8 @@ class _Fit:
         target = self._targets[at]
         if high.used[at] <= target:
             return high
+        if low.used[at] > target:
+            return low  # the engine finds the same, one layer at a time
         while (delta := count(high) - count(low)) > 1:
             test = grown(low, _step(delta, target - low.used[at], high.used[at] - low.used[at]))
             low, high = (test, high) if test.used[at] <= target else (low, test)
