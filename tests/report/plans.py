@@ -345,12 +345,17 @@ def plans() -> dict[str, Plan]:
         ),
         "card": planned(dense, "dense-4b", "-c 32768 -np 4", card),
         "card, too much": advised(
-            planned(dense, "dense-4b", "-c 131072 -np 2", card),
+            planned(dense, "dense-4b", "-c 131072 -np 2 --fit off", card),
             dense,
             card,
-            ("-c 65536", "-c 65536 -np 2", Cost.CONTEXT),
-            ("-ctk q8_0 -ctv q8_0", "-c 131072 -np 2 -ctk q8_0 -ctv q8_0", Cost.QUALITY),
+            ("-c 65536", "-c 65536 -np 2 --fit off", Cost.CONTEXT),
+            (
+                "-ctk q8_0 -ctv q8_0",
+                "-c 131072 -np 2 --fit off -ctk q8_0 -ctv q8_0",
+                Cost.QUALITY,
+            ),
         ),
+        "moved by fit": planned(dense, "dense-4b", "-c 131072 -np 2", card),
         "two cards": planned(
             dense, "dense-4b", "-c 65536 -np 4 -ts 3,1", "CUDA0=24GiB,CUDA1=12GiB,host=64GiB"
         ),

@@ -26,6 +26,7 @@ WORDS = {
     "ladder": "DOES NOT FIT",
     "card": "FITS AS FAR AS KNOWN",
     "card, too much": "DOES NOT FIT",
+    "moved by fit": "FITS AS FAR AS KNOWN",
     "two cards": "FITS AS FAR AS KNOWN",
     "idle card": "FITS AS FAR AS KNOWN",
     "unified": "FITS AS FAR AS KNOWN",
@@ -118,8 +119,15 @@ def test_colour_is_only_added() -> None:
 
 def test_verdict_pools_changes_and_commands_come_in_this_order() -> None:
     text = terminal.plan(example())
-    marks = ["DOES NOT FIT", "-c 131072", "CUDA0  23755", "→ 1493 MiB too much", "host  31169"]
-    marks += ["NOTE ", "FIX, cheapest first", "ALSO", "COPY", "PROVE", "arriero report"]
+    marks = [
+        "DOES NOT FIT",
+        "-c 131072",
+        "--fit will not",
+        "CUDA0  23755",
+        "→ 1493 MiB too much",
+        "host  31169",
+    ]
+    marks += ["FIX, cheapest first", "ALSO", "COPY", "PROVE", "arriero report"]
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)
 
@@ -267,6 +275,12 @@ def test_what_runs_showed_is_said() -> None:
     assert "calibrated +12.50" in text
     assert "estimated, +3.25 from runs; similar runs took more" in text
     assert "its header took 7 requests, 3 MiB" in text
+
+
+def test_what_fit_will_change_is_told_with_the_context() -> None:
+    text = terminal.plan(PLANS["moved by fit"])
+    assert text.index("--fit ") < text.index("CUDA0  ")
+    assert "NOTE" not in text
 
 
 def test_an_unused_card_takes_one_line() -> None:

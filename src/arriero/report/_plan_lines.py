@@ -33,7 +33,7 @@ def lines(facts: view.PlanView, width: int) -> list[Line]:
         Line(""),
         *(wrapped(facts.unfinished, width, style="open") if facts.unfinished else []),
         *(line for block in verdict(facts.finding, width) for line in block.lines),
-        *(wrapped("; ".join(facts.context), width) if facts.context else []),
+        *(line for fact in facts.context for line in wrapped(fact, width)),
         *_shares(used, width),
         *([Line("")] * bool(idle)),
         *(line for one in idle for line in titled(one.title, f"{one.about}; unused", width)),

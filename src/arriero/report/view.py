@@ -209,13 +209,13 @@ def plan(doc: Plan) -> PlanView:
     fixes, beside = _plans.fixes(doc)
     copy = best.argv if best and fixes else ()
     wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
-    refused = any(note.id == "refused" for note in doc.notes)
+    refused = _noted(doc, "refused")
     given = doc.argv if doc.fits is not False else ()
     return PlanView(
         setting=say.planned(doc),
         unfinished="" if doc.complete else "INTERRUPTED: changes and frontier are missing.",
         finding=_plan_finding(doc),
-        context=_plans.context_words(doc),
+        context=(*_plans.context_words(doc), *_noted(doc, "fit")),
         pools=() if refused else _plans.contents(doc),
         reaches=_plans.reaches(doc),
         notes=tuple(_plan_notes(doc)),
@@ -362,8 +362,7 @@ def _load_finding(doc: Verification) -> Finding:
 
 
 def _plan_finding(doc: Plan) -> Finding:
-    refused = [printable(note.text) for note in doc.notes if note.id == "refused"]
-    if refused:
+    if refused := _noted(doc, "refused"):
         told = f"{'; '.join(refused)}. Nothing was loaded."
         return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
     pools = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
@@ -393,8 +392,13 @@ def _plan_finding(doc: Plan) -> Finding:
     )
 
 
+def _noted(doc: Plan, id_: str) -> list[str]:
+    return [printable(note.text) for note in doc.notes if note.id == id_]
+
+
 def _plan_notes(doc: Plan) -> Iterable[str]:
-    yield from (printable(note.text) for note in doc.notes if note.id != "refused")
+    # What fit changes is told with the context, why it is refused with the verdict.
+    yield from (printable(n.text) for n in doc.notes if n.id not in ("refused", "fit"))
     if doc.header:
         requests = say.count(doc.header.requests, "request")
         yield f"the model is elsewhere: its header took {requests}, {say.size(doc.header.bytes)}"
