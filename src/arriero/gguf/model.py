@@ -14,6 +14,9 @@ from typing import Final
 from arriero.base.errors import ModelError
 from arriero.gguf.reader import Header, LazyArray
 
+_MAX_ARCH: Final = 64
+"""Characters; llama.cpp's longest is 16."""
+
 
 class MemoryClass(StrEnum):
     """What a context of the model keeps between tokens."""
@@ -56,7 +59,7 @@ def describe(header: Header) -> Model:
     """What the header says about the model.
 
     Raises:
-        ModelError: The header names no architecture.
+        ModelError: The header names no architecture, or what cannot be a name.
     """
     arch = header.metadata.get("general.architecture")
     if not isinstance(arch, str) or not arch:
@@ -64,6 +67,8 @@ def describe(header: Header) -> Model:
             f"{header.parts[0].name}: no general.architecture in the header",
             hint="is it a vocabulary or an adapter rather than a model?",
         )
+    if len(arch) > _MAX_ARCH or not arch.isprintable():
+        raise ModelError(f"{header.parts[0].name}: general.architecture is no name")
     name = header.metadata.get("general.name")
     blocks = _integer(header, f"{arch}.block_count")
     layers = None

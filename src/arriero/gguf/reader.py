@@ -34,6 +34,8 @@ _START: Final = 512
 _MAX_KEYS: Final = 1 << 14
 _MAX_TENSORS: Final = 1 << 15
 _MAX_NAME: Final = (1 << 16) - 1
+_MAX_SHOWN: Final = 80
+"""Characters of a name in a message."""
 _MAX_TEXT: Final = 16 << 20
 """Bytes of all metadata strings together, arrays of strings aside."""
 _MAX_STRINGS: Final = 1 << 24
@@ -262,7 +264,7 @@ class _Reader:
             self._what = f"key {index + 1} of {count}"
             start = self._at
             key = self._string(_MAX_NAME)
-            self._what = f"key {key!r}"
+            self._what = f"key {_short(key)}"
             if key in metadata:
                 raise self._wrong(f"appears twice, again at byte {start}")
             metadata[key] = self._value()
@@ -314,7 +316,7 @@ class _Reader:
         for index in range(count):
             self._what = f"tensor {index + 1} of {count}"
             name = self._string(_MAX_NAME)
-            self._what = f"tensor {name!r}"
+            self._what = f"tensor {_short(name)}"
             if name in names:
                 raise self._wrong("appears twice")
             names.add(name)
@@ -333,7 +335,7 @@ class _Reader:
         room = dict(zip(starts, [*starts[1:], self._size - data_offset], strict=False))
         tensors = []
         for name, type_id, shape, offset in rows:
-            self._what = f"tensor {name!r}"
+            self._what = f"tensor {_short(name)}"
             elements = math.prod(shape)
             if elements > _MAX_ELEMENTS:
                 raise self._wrong(f"has the absurd shape {list(shape)}")
@@ -438,6 +440,11 @@ class _Reader:
             self._what = f"{self._what.partition(',')[0]}, string {count - left} of {count}"
             self._need(self._base + at - self._at)
             self._at = self._base + at
+
+
+def _short(name: str) -> str:
+    """A name as a message shows it."""
+    return repr(name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "…")
 
 
 def _looks_like(start: bytes) -> tuple[str, str]:
