@@ -101,7 +101,7 @@ def test_layers_that_do_not_fit_go_to_the_host() -> None:
     assert measure(8192, Placement(layers)).bytes[0] <= 4900
     assert measure(8192, Placement(layers + 1)).bytes[0] > 4900
     assert said_of_fit(made, found, context_given=True) == (
-        f"--fit will not lower -c (you set it), move {13 - layers} of 13 layers to the CPU"
+        f"--fit will move {13 - layers} of 13 layers to the CPU; it does not lower -c: you set it"
     )
 
 

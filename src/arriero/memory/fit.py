@@ -310,13 +310,12 @@ def said_of_fit(setup: Setup, found: Fitted, *, context_given: bool) -> str:
     parts = []
     if found.n_ctx < setup.most:
         parts.append(f"take a context of {found.n_ctx} tokens instead of {setup.most}")
-    elif context_given and (found.placement or found.gave_up):
-        parts.append("not lower -c (you set it)")
     if found.placement is not None:
         parts += _moves(setup, found.placement)
     if found.gave_up:
         parts.append(f"give up ({found.gave_up}) and load the rest as asked")
-    return f"--fit will {', '.join(parts)}" if parts else ""
+    kept = "; it does not lower -c: you set it" if context_given else ""
+    return f"--fit will {', '.join(parts)}{kept}" if parts else ""
 
 
 def _moves(setup: Setup, placed: Placement) -> list[str]:
