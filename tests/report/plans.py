@@ -144,7 +144,7 @@ def example() -> Plan:
             "CUDA0",
             None,
             Method.UNKNOWN,
-            reason="the backend's own pools grow with the longest prompt",
+            reason="grows with the longest prompt",
         ),
         buffer(Component.PROMPT_CACHE, "CPU", 8192, Method.EXACT, upper_bound=True),
         PlanBuffer(
@@ -252,7 +252,7 @@ def example() -> Plan:
         notes=(
             PlanNote(
                 id="fit",
-                text="--fit will not lower -c (you set it); it would move layers to the CPU",
+                text="--fit would move layers to the CPU; it does not lower -c: you set it",
             ),
         ),
         build=10434,

@@ -122,7 +122,7 @@ def test_verdict_pools_changes_and_commands_come_in_this_order() -> None:
     marks = [
         "DOES NOT FIT",
         "-c 131072",
-        "--fit will not",
+        "--fit would move",
         "CUDA0  23755",
         "→ 1493 MiB too much",
         "host  31169",
@@ -137,7 +137,7 @@ def test_the_example_says_what_a_person_needs() -> None:
     assert "on CUDA0 (NVIDIA GeForce RTX 3090): 1493 MiB too much. Nothing was loaded." in text
     assert "-c 131072, shared by 4 slots (no -np given: the server takes 4)" in text
     assert "RS 4 slots × 149.63 598.5 exact" in text
-    assert "checkpoints 4 slots × 32 × 149.63 up to 19152.6 exact" in text
+    assert "checkpoints 4 × 32 × 149.63 up to 19152.6 exact" in text
     assert "3142 MiB left when all has grown, 935 of them kept as margin" in text
     assert "-np 1 −1044 concurrency; not enough alone" in text
     assert "→ -np 1 -c 98304 1004 context" in text
@@ -356,8 +356,8 @@ def test_the_arithmetic_of_the_context_is_told(
 @pytest.mark.parametrize(
     ("words", "detail"),
     [
-        ("", "4 slots × 32 × 149.63"),
-        ("-ctxcp 8", "4 slots × 8 × 598.52"),
+        ("", "4 × 32 × 149.63"),
+        ("-ctxcp 8", "4 × 8 × 598.52"),
         ("-ctxcp 9", "4 slots × 4788.16"),
         ("--spec-type draft-mtp", "4 slots × 4788.16"),
     ],

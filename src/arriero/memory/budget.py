@@ -42,8 +42,9 @@ from arriero.memory.placement import (
     quirks_of,
     weights,
 )
-from arriero.memory.pools import HOST, all_fit, is_on_host, planned_pools
+from arriero.memory.pools import HOST, all_fit, integrated, is_on_host, planned_pools
 from arriero.memory.settings import Settings, settings_of
+from arriero.memory.threads import reserved_address_space
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
 
 
@@ -148,7 +149,7 @@ class _Planning:
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
         listed = [name for pool in pools for name in pool.devices if name != HOST]
-        self._devices = chosen_devices(settings.request, listed)
+        self._devices = chosen_devices(settings.request, listed, integrated(pools))
         self._request = replace(settings.request, devices=self._devices or ())
         self._host_buffer = host_buffer(self._devices) or CPU
 
@@ -169,7 +170,10 @@ class _Planning:
             buffers = list(self._lines(hparams, dry))
         buffers += self._attachments()
         buffers = self._corrected(buffers)
-        pools = planned_pools(self._pools, buffers, self._margins())
+        reserved = reserved_address_space(
+            self._request.n_seq_max, command.number("--threads-http"), self._environ
+        )
+        pools = planned_pools(self._pools, buffers, self._margins(), reserved)
         return Plan(
             model=self._model_record(),
             context=self._context(command, hparams, dry),
@@ -407,9 +411,7 @@ class _Planning:
         yield from self._mtp(h, layers)
         for device in dict.fromkeys(layers):
             if device != CPU:
-                yield _unknown(
-                    Component.POOL, device, "the backend's own pools grow with the longest prompt"
-                )
+                yield _unknown(Component.POOL, device, "grows with the longest prompt")
 
     def _layers(self, h: Hparams, request: DryRunRequest) -> tuple[str, ...]:
         split = request.tensor_split

@@ -28,7 +28,7 @@ _SLOTS: Final = ("-np", "--parallel")
 _CHECKPOINTS: Final = ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints")
 _NAMES: Final = {**say.SHORT, Component.POOL: "backend pool"}
 _MEANT: Final = {
-    Component.PROMPT_CACHE: "can overshoot while it saves",
+    Component.PROMPT_CACHE: "can overshoot while saving",
     Component.CHECKPOINTS: "nothing limits their bytes",
 }
 _LONG_NAME: Final = 40
@@ -264,7 +264,7 @@ def _detail(buffer: PlanBuffer, doc: Plan) -> str:
             each, times = size // slots, [say.count(slots, "slot")]
             kept = _kept(doc.argv) if buffer.component is Component.CHECKPOINTS else None
             if kept and each % kept == 0:
-                each, times = each // kept, [*times, str(kept)]
+                each, times = each // kept, [str(slots), str(kept)]
             return " × ".join([*times, mib(each)])
         case _:
             return ""
