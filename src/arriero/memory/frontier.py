@@ -13,7 +13,7 @@ Replan = Callable[[Command], Plan]
 _MOST_SLOTS: Final = 64
 _LONGEST: Final = 1 << 24
 """Tokens of a context where the header does not say what the model was trained for."""
-_ROUNDS: Final = 6
+_ROUNDS: Final = 8
 
 
 class WhatIf:
@@ -63,17 +63,19 @@ class WhatIf:
             values: In the order of the memory that they take.
             within: Pools to look at, where a change moves memory from one to another.
         """
-        low, high = -1, len(values)
+        low, high, misled = -1, len(values), False
         for _ in range(_ROUNDS):
             if high - low <= 1:
                 break
-            at = self._guess(values, low, high, change, within)
+            # an engine that refuses what formulas let pass is not to be foretold: halve
+            halve = (low + high) // 2
+            at = halve if misled else self._guess(values, low, high, change, within)
             if self._fits(self.plan(change(values[at])), within):
                 low = at
                 if at + 1 >= high or not self._seems(change(values[at + 1]), within):
                     break
             else:
-                high = at
+                high, misled = at, self._seems(change(values[at]), within)
         return values[low] if low >= 0 else None
 
     def _guess(
