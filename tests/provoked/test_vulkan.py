@@ -33,12 +33,14 @@ BLOCKS = STEADY | LAVAPIPE | {"GGML_VK_SUBALLOCATION_BLOCK_SIZE": str(CHUNK)}
 COLD = (*ON_VULKAN, "--threads-http", "2")
 
 
-def provoke(lab: Lab, model: Path, *flags: str, room: int, small: tuple[str, ...]) -> Provoked:
+def provoke(
+    lab: Lab, model: Path, *flags: str, room: int, small: tuple[str, ...], says: str = ""
+) -> Provoked:
     """``flags`` with ``room`` bytes more than what the same with ``small`` takes."""
     limit = lab.ready_peak(model, *flags, *small, *COLD, env=BLOCKS) + room
     run = lab.run
     again = repeat(lambda: run(model, *flags, *COLD, limit=limit, env=BLOCKS), 10)
-    provoked = first_named(again)
+    provoked = first_named(again, says)
     assert provoked.trial.outcome is TrialOutcome.FAILED
     return provoked
 
@@ -79,11 +81,12 @@ def test_compute(lab: Lab, models: Models) -> None:
     """The allocator of graphs says the whole itself."""
     wide = models(tiny("llama", name="wide-ff", layers=2, embedding=64, feed_forward=16384))
     flags = ("-c", "4096", "-b", "2048", "-np", "1", "-fit", "off")
+    refused = r"Device memory allocation of size (\d+) failed"
     provoked = provoke(
-        lab, wide, *flags, "-ub", "2048", room=32 * MIB, small=("-ub", "32")
+        lab, wide, *flags, "-ub", "2048", room=32 * MIB, small=("-ub", "32"), says=refused
     )  # fmt: skip
     whole = int(provoked.figure(r"failed to allocate Vulkan0 buffer of size (\d+)"))
-    chunk = int(provoked.figure(r"Device memory allocation of size (\d+) failed"))
+    chunk = int(provoked.figure(refused))
     assert whole > chunk
     assert named(provoked.failure) == allocation(Component.COMPUTE, chunk, whole)
 
