@@ -32,7 +32,9 @@ def test_a_card_of_its_own(tmp_path: Path) -> None:
         total=int(23.9 * GIB),
         free=23 * GIB,
         limited_by="memory of NVIDIA GeForce RTX 4090",
+        listed=tuple(listed),
     )
+    assert host.physical == 24 * GIB
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,9 @@ def test_strix_halo_is_one_pool_limited_by_gtt(tmp_path: Path, about: str) -> No
     assert pool.limited_by == "GTT size (ttm.pages_limit, amdgpu.gttsize)"
     assert pool.total == 62 * GIB + GIB // 2
     assert pool.free == 60 * GIB + GIB // 4
+    assert pool.knob.startswith("ttm.pages_limit")
+    assert "amd-ttm --set" in pool.move_with
+    assert pool.listed[0].free == int(60.25 * GIB)
 
 
 def test_strix_halo_with_a_large_gtt_is_limited_by_the_host(tmp_path: Path) -> None:
@@ -53,6 +58,7 @@ def test_strix_halo_with_a_large_gtt_is_limited_by_the_host(tmp_path: Path) -> N
     trees.amd_card(tmp_path, "card1", "0000:c5:00.0", (GIB // 2, 0), (120 * GIB, 0))
     (pool,) = pools([device("ROCm0", "AMD Radeon 8060S", 120.5, 120)], root=tmp_path)
     assert (pool.free, pool.limited_by) == (80 * GIB, "MemAvailable")
+    assert (pool.knob, pool.move_with) == ("", "")
 
 
 def test_strix_halo_whose_firmware_took_96_gb_has_two_pools(tmp_path: Path) -> None:
@@ -91,6 +97,7 @@ def test_gb10_is_one_pool(tmp_path: Path) -> None:
     (pool,) = pools([device("CUDA0", "NVIDIA GB10", 119.6, 109.5)], root=tmp_path)
     assert (pool.name, pool.devices) == ("shared", ("host", "CUDA0"))
     assert (pool.free, pool.limited_by) == (int(109.5 * GIB), "MemAvailable")
+    assert pool.knob == ""
 
 
 def test_a_card_whose_driver_knows_no_memory_of_its_own(tmp_path: Path) -> None:
@@ -111,6 +118,10 @@ def test_apple_is_limited_by_what_may_be_wired(tmp_path: Path) -> None:
         40 * GIB,
         36 * GIB,
         "iogpu.wired_limit_mb",
+    )
+    assert (pool.knob, pool.move_with) == (
+        "iogpu.wired_limit_mb",
+        "sudo sysctl iogpu.wired_limit_mb=N",
     )
 
 

@@ -18,6 +18,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.machine import Pool
+from arriero.machine.host import ULIMIT
 from arriero.memory.budget import plan_budget
 from arriero.memory.calibration import Calibration
 from arriero.memory.pools import parse_pools
@@ -92,6 +93,21 @@ def test_a_pool_fits_with_its_margin_only(
     assert plan(models["llama"], "-c 4096 -cram 0", pools=[barely]).fits is True
     short = replace(barely, free=just - 1)
     assert plan(models["llama"], "-c 4096 -cram 0", pools=[short]).fits is False
+
+
+def test_address_space_holds_stacks_and_arenas_too(models: dict[str, Path]) -> None:
+    size = 8 * GIB
+    ram = Pool("host", ("host",), size, size, "MemAvailable")
+    limited = replace(ram, limited_by=ULIMIT, knob=ULIMIT, move_with="ulimit -v unlimited")
+    args = "-c 4096 -np 16 -cram 0"
+    margins = [
+        plan(models["llama"], args, pools=[pool], environ=env).pools[0].margin
+        for pool, env in ((ram, {}), (limited, {"MALLOC_ARENA_MAX": "1"}), (limited, {}))
+    ]
+    assert margins[0] < margins[1] < margins[2]
+    (pool,) = plan(models["llama"], args, pools=[limited]).pools
+    assert pool.note.startswith("address space, not RAM")
+    assert (pool.knob, pool.move_with) == (ULIMIT, "ulimit -v unlimited")
 
 
 def test_what_a_driver_says_that_cannot_be_true_gives_no_verdict(models: dict[str, Path]) -> None:

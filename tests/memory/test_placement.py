@@ -153,3 +153,13 @@ def test_nextn_layers_are_read_for_drafting_only(tmp_path: Path) -> None:
         )
     )
     assert read["CUDA0"] - skipped["CUDA0"] == of(header, f"blk.{hparams.n_layer}.")
+
+
+def test_graphics_in_the_processor_are_left_out_beside_a_card() -> None:
+    request = DryRunRequest(model=Path("m"), n_ctx=1)
+    listed = ("Vulkan0", "Vulkan1", "RPC0", "CUDA0")
+    both = ("Vulkan0", "Vulkan1")
+    assert chosen_devices(request, listed, both) == ("RPC0", "CUDA0")
+    assert chosen_devices(request, listed[:3], both) == ("RPC0", "Vulkan0", "Vulkan1")
+    named = replace(request, devices=("Vulkan1",))
+    assert chosen_devices(named, listed, both) == ("Vulkan1",)

@@ -16,6 +16,8 @@ from arriero.process.cgroup import MemoryCgroup, own
 _NO_LIMIT: Final = 1 << 60
 """Version 1 writes no limit as the largest number of whole pages."""
 ROOT: Final = Path("/")
+ULIMIT: Final = "ulimit -v"
+"""The name of the bound that is address space, not RAM."""
 
 
 @dataclass(frozen=True)
@@ -98,4 +100,4 @@ def _ulimit(root: Path) -> Iterator[Bound]:
         if line.startswith("Max address space"):
             soft = line.removeprefix("Max address space").split()[0]
             if soft.isdecimal():
-                yield Bound("ulimit -v", int(soft), int(soft))
+                yield Bound(ULIMIT, int(soft), int(soft))

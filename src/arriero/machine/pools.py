@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from arriero.base.sizes import human
 from arriero.engine import ListedDevice
 from arriero.machine.drm import AmdCard, amd_cards
-from arriero.machine.host import ROOT, host_pool, physical_total
+from arriero.machine.host import ROOT, ULIMIT, host_pool, physical_total
 from arriero.machine.model import Pool
 from arriero.machine.nvml import Nvml, nvml
 
-_SOFTWARE: Final = re.compile(r"llvmpipe|lavapipe|swiftshader", re.IGNORECASE)
+SOFTWARE: Final = re.compile(r"llvmpipe|lavapipe|swiftshader", re.IGNORECASE)
 _NVIDIA_SHARED: Final = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra)\b")
 _INTEL: Final = re.compile(r"\bIntel\b.*\b(Graphics|Arc|Iris|UHD|HD)\b", re.IGNORECASE)
 _INTEL_CARD: Final = re.compile(r"\b[AB]\d{2,3}[A-Z]?\b|\bDG[12]\b|\bBMG\b", re.IGNORECASE)
@@ -50,9 +51,11 @@ def pools(
         root: Where ``/proc`` and ``/sys`` are.
         driver: NVML; the installed one if not given.
     """
-    host = host_pool(root)
     cards = amd_cards(root)
     ram = physical_total(root)
+    host = replace(host_pool(root), physical=ram)
+    if host.limited_by == ULIMIT:
+        host = replace(host, knob=ULIMIT, move_with="ulimit -v unlimited")
     driver = driver or nvml()
     bare = {card.name for card in driver.cards() if card.total is None} if driver else set()
     shared: list[ListedDevice] = []
@@ -76,7 +79,7 @@ def _shares(
     if device.name.startswith("RPC"):
         # A worker on this machine that computes on the CPU.
         return bool(_LOOPBACK.match(about)) and ram is not None and _near(device.total, ram)
-    if _SOFTWARE.search(about) or _NVIDIA_SHARED.search(about) or about in bare:
+    if SOFTWARE.search(about) or _NVIDIA_SHARED.search(about) or about in bare:
         return True
     if about.startswith("Apple") or (_INTEL.search(about) and not _INTEL_CARD.search(about)):
         return True
@@ -121,17 +124,18 @@ def _own_pool(device: ListedDevice) -> Pool:
         limited_by="what the worker reports" if remote else f"memory of {device.description}",
         usable=not problem,
         note=note,
+        listed=(device,),
     )
 
 
 def _shared_pool(
     host: Pool, devices: Sequence[ListedDevice], cards: Sequence[AmdCard], platform: str
 ) -> Pool:
-    total, free, limited_by = host.total, host.free, host.limited_by
+    pool = host
     notes = []
     for device in devices:
         problem = _problem(device)
-        if _SOFTWARE.search(device.description):
+        if SOFTWARE.search(device.description):
             notes.append(
                 f"{device.name} is software: its {human(device.total)} are not a limit that is kept"
             )
@@ -140,35 +144,50 @@ def _shared_pool(
             notes.append(f"{device.name}: {problem}")
             lent = _gtt(device, cards)
         else:
-            lent = _gtt(device, cards) or (
-                device.total,
-                device.free,
-                "iogpu.wired_limit_mb"
-                if platform == "darwin"
-                else f"what the driver lends {device.name}",
-            )
+            lent = _gtt(device, cards) or _lent(device, platform)
         if lent is None:
             continue
-        if free is None or lent[1] < free * (1 - _SAME):
-            total, _, limited_by = lent
-        free = lent[1] if free is None else min(free, lent[1])
-    return Pool(
+        free = lent.free if pool.free is None else min(pool.free, lent.free or 0)
+        if pool.free is None or (lent.free or 0) < pool.free * (1 - _SAME):
+            pool = lent
+        pool = replace(pool, free=free)
+    return replace(
+        pool,
         name="shared",
         devices=("host", *(device.name for device in devices)),
-        total=total,
-        free=free,
-        limited_by=limited_by,
         usable=host.usable,
         note="; ".join(notes),
+        listed=tuple(devices),
+        physical=host.physical,
     )
 
 
-def _gtt(device: ListedDevice, cards: Sequence[AmdCard]) -> tuple[int, int, str] | None:
-    """What amdgpu lends to an APU: its carve-out and GTT, with the parameter that sets the size."""
+def _lent(device: ListedDevice, platform: str) -> Pool:
+    """What a driver says that it lends of the host's memory."""
+    pool = Pool(device.name, (device.name,), device.total, device.free, "")
+    if platform == "darwin":
+        knob = "iogpu.wired_limit_mb"
+        return replace(pool, limited_by=knob, knob=knob, move_with=f"sudo sysctl {knob}=N")
+    return replace(pool, limited_by=f"what the driver lends {device.name}")
+
+
+def _gtt(device: ListedDevice, cards: Sequence[AmdCard]) -> Pool | None:
+    """What amdgpu lends to an APU: its carve-out and GTT, with the parameters that set the size.
+
+    ``amd-ttm`` comes with AMD's debug tools and writes the same parameter, of pages of 4 KiB.
+    """
     lenders = _lenders(device, cards) if _AMD.search(device.description) else []
     if not lenders:
         return None
     card = lenders[0]
     total = card.vram_total + card.gtt_total
     used = card.vram_used + card.gtt_used
-    return total, max(total - used, 0), "GTT size (ttm.pages_limit, amdgpu.gttsize)"
+    return Pool(
+        name=device.name,
+        devices=(device.name,),
+        total=total,
+        free=max(total - used, 0),
+        limited_by="GTT size (ttm.pages_limit, amdgpu.gttsize)",
+        knob="ttm.pages_limit (amdgpu.gttsize on older kernels)",
+        move_with="amd-ttm --set GIB, or on the kernel's command line ttm.pages_limit=GIB*262144",
+    )

@@ -9,7 +9,7 @@ import math
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, starmap
 from typing import Final
@@ -64,11 +64,16 @@ class Quirks:
     moved: tuple[str, ...] = ()
 
 
-def chosen_devices(request: DryRunRequest, listed: Sequence[str]) -> tuple[str, ...]:
+def chosen_devices(
+    request: DryRunRequest, listed: Sequence[str], integrated: Collection[str] = ()
+) -> tuple[str, ...]:
     """The devices that a model is spread over, in llama.cpp's order: workers first.
+
+    Graphics in the processor are left out where there is a card, unless the command names them.
 
     Args:
         listed: Devices as the engine lists them.
+        integrated: Those that are part of the processor.
 
     Raises:
         UsageError: The command names a device that is not there.
@@ -81,7 +86,9 @@ def chosen_devices(request: DryRunRequest, listed: Sequence[str]) -> tuple[str, 
             )
         devices = request.devices
     else:
-        devices = tuple(sorted(listed, key=lambda name: not name.startswith("RPC")))
+        workers = [name for name in listed if name.startswith("RPC")]
+        cards = [name for name in listed if name not in workers and name not in integrated]
+        devices = (*workers, *(cards or [name for name in listed if name in integrated]))
     if request.split_mode == "none" and devices:
         if request.main_gpu < 0:
             return ()

@@ -10,6 +10,8 @@ from arriero.base.errors import UsageError
 from arriero.base.sizes import MIB, parse_size
 from arriero.base.words import Component
 from arriero.machine import Pool
+from arriero.machine.host import ULIMIT
+from arriero.machine.pools import SOFTWARE
 from arriero.record import PlanBuffer, PlanPool
 
 P = TypeVar("P", Pool, PlanPool)
@@ -18,6 +20,10 @@ _ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
 _BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
 _GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
 _HOST_MARGIN: Final = 256 * MIB
+_UNCOUNTED: Final = (
+    "address space, not RAM: the margin holds libraries, stacks and arenas of threads, not what "
+    "drivers of devices reserve"
+)
 _HOST_SHARE: Final = 0.03
 """Kept on the host for libraries, heap, threads, work buffers and the system itself."""
 
@@ -47,13 +53,27 @@ def parse_pools(text: str) -> tuple[Pool, ...]:
     return (*(host or [unknown]), *(pool for pool in named if pool.name != HOST))
 
 
+def integrated(pools: Sequence[Pool]) -> frozenset[str]:
+    """Devices that are part of the processor and use the host's memory."""
+    return frozenset(
+        device.name
+        for pool in pools
+        if HOST in pool.devices
+        for device in pool.listed
+        if not device.name.startswith("RPC") and not SOFTWARE.search(device.description)
+    )
+
+
 def is_on_host(device: str) -> bool:
     """Whether a buffer type is memory of the host."""
     return _ON_HOST.fullmatch(device) is not None
 
 
 def planned_pools(
-    pools: Sequence[Pool], buffers: Sequence[PlanBuffer], margins: Mapping[str, int]
+    pools: Sequence[Pool],
+    buffers: Sequence[PlanBuffer],
+    margins: Mapping[str, int],
+    reserved: int = 0,
 ) -> tuple[PlanPool, ...]:
     """Every pool with what is planned in it.
 
@@ -62,19 +82,26 @@ def planned_pools(
 
     Args:
         margins: Of devices that the model is spread over, as the engine's own fit would keep them.
+        reserved: Address space that threads and libraries take: margin where that is the limit.
     """
-    return tuple(_planned(pool, pools, buffers, margins) for pool in pools)
+    return tuple(_planned(pool, pools, buffers, margins, reserved) for pool in pools)
 
 
 def _planned(
-    pool: Pool, pools: Sequence[Pool], buffers: Sequence[PlanBuffer], margins: Mapping[str, int]
+    pool: Pool,
+    pools: Sequence[Pool],
+    buffers: Sequence[PlanBuffer],
+    margins: Mapping[str, int],
+    reserved: int,
 ) -> PlanPool:
     inside = [b for b in buffers if pool_of(b.device, pools) is pool]
     planned = sum(b.bytes or 0 for b in inside)
     growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
     margin = max(margins.get(device, 0) for device in pool.devices)
+    address_space = pool.limited_by == ULIMIT
     if HOST in pool.devices:
         margin = max(margin, _HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
+        margin += reserved * address_space
     headroom = None if pool.free is None else pool.free - planned
     fits: bool | None = None
     if headroom is not None and pool.usable:
@@ -92,14 +119,16 @@ def _planned(
         headroom=headroom,
         fits=fits,
         usable=pool.usable,
-        note=pool.note,
+        note="; ".join(filter(None, (pool.note, _UNCOUNTED if address_space else ""))),
+        knob=pool.knob,
+        move_with=pool.move_with,
     )
 
 
 def pool_of(device: str, pools: Sequence[P]) -> P | None:
     """The pool that a device's or buffer type's memory comes from; null if it is in none."""
     if is_on_host(device):
-        return next((one for one in pools if HOST == one.name or HOST in one.devices), None)
+        return next((one for one in pools if one.name == HOST or HOST in one.devices), None)
     for pool in pools:
         if device in pool.devices:
             return pool

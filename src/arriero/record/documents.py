@@ -431,6 +431,10 @@ class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool | None
     usable: bool = True
     note: str = ""
+    knob: str = ""
+    """The setting that limits it; empty where nothing but its size does."""
+    move_with: str = ""
+    """The command that moves the knob."""
 
 
 class PlanNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -578,12 +582,14 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     ``value`` is what the flag gets (``on`` or ``off`` for a switch), null to take the flag away.
     With ``rename`` the flag keeps its values and gets that name. With ``env`` it is a variable.
+    With ``insert`` the value goes between the flag and the word that follows it now.
     """
 
     flag: str
     value: str | None = None
     rename: str | None = None
     env: bool = False
+    insert: bool = False
 
     def __str__(self) -> str:
         if self.rename is not None:
