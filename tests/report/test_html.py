@@ -7,12 +7,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from arriero.record.documents import Sample
+from arriero.record.documents import Explanations, Sample
 from arriero.report import html
-from tests.examples import example_diagnosis
-from tests.report.variants import HOSTILE, diagnoses, with_
+from tests.examples import example_diagnosis, example_explanation
+from tests.report.variants import HOSTILE, diagnoses, explanations, verifications, with_
 
 DIAGNOSES = diagnoses()
+OTHERS = {
+    **{f"log, {name}": html.explanation(doc) for name, doc in explanations().items()},
+    **{f"load, {name}": html.verification(doc) for name, doc in verifications().items()},
+}
 VOID = {"meta", "br", "hr"}
 
 
@@ -174,3 +178,26 @@ def test_the_zones_of_a_boundary_follow_its_values() -> None:
     titles = set(re.findall(r"<title>([^<]*)</title>", html.diagnosis(bare)))
     assert titles & zones == {"fails from 33"}
     assert "served: not shown" in Page(html.diagnosis(bare)).text
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_pages_of_logs_and_loads_are_whole_and_harmless(name: str) -> None:
+    page = Page(OTHERS[name])
+    assert page.open == []
+    assert not {tag for tag, _ in page.seen} & {"script", "img", "link", "iframe", "a", "form"}
+    assert not set(OTHERS[name]) & {"\x1b", "\u202e"}
+
+
+def test_a_page_of_logs_tells_all_of_them() -> None:
+    both = Explanations(explanations=(example_explanation(), explanations()["router"]))
+    text = Page(html.explanation(both)).text
+    assert "CPU refused 4020.00 MiB" in text
+    assert "router child 41303" in text
+    assert text.count("log line") >= 2
+
+
+def test_a_page_of_a_load_tells_what_shows_each_step() -> None:
+    text = Page(html.verification(verifications()["example"])).text
+    assert "NOT VERIFIED" in text
+    assert "restore from the prompt cache" in text
+    assert "nothing showed it" in Page(html.verification(verifications()["nothing showed it"])).text
