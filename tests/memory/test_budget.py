@@ -67,6 +67,12 @@ def test_plain_attention_makes_no_checkpoints(models: dict[str, Path]) -> None:
     assert not lines(plan(models["gemma3"], "-c 4096 -ctxcp 0"), Component.CHECKPOINTS)
 
 
+def test_what_a_turn_of_a_chat_adds_is_told(models: dict[str, Path]) -> None:
+    for flags, turn in (("", 4), (" -ctxcp 3", 3)):
+        line = lines(plan(models["qwen35"], "-c 4096 -np 2" + flags), Component.CHECKPOINTS)["CPU"]
+        assert line.reason.startswith(f"a turn of a chat adds up to {turn} of ")
+
+
 def test_host_caches_are_growth_and_can_be_without_limit(models: dict[str, Path]) -> None:
     planned = plan(models["qwen35"], "-c 4096 -cram 100 -ctxcp 2 -np 3")
     cache = lines(planned, Component.PROMPT_CACHE)["CPU"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from arriero.base.sizes import human
 from arriero.base.words import Component, Method
 from arriero.command import Command
 from arriero.engine import Engine
@@ -29,7 +30,7 @@ from arriero.memory.calibration import Calibration, corrected, run_settings
 from arriero.memory.compute import compute_bound, widest_activation
 from arriero.memory.context import PAD, pad
 from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
-from arriero.memory.host import checkpoint_bytes, graph_bound
+from arriero.memory.host import CHECKPOINTS_OF_A_TURN, checkpoint_bytes, graph_bound
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, lacks, read_hparams
 from arriero.memory.placement import (
     CPU,
@@ -600,7 +601,9 @@ class _Planning:
         if each and kept:
             method = Method.ESTIMATED if h.memory is Memory.DSV4 else Method.EXACT
             size = each * kept * slots
-            yield _line(Component.CHECKPOINTS, CPU, size, method, upper_bound=True)
+            turn = min(CHECKPOINTS_OF_A_TURN, kept)
+            reason = f"a turn of a chat adds up to {turn} of {human(each)}"
+            yield _line(Component.CHECKPOINTS, CPU, size, method, upper_bound=True, reason=reason)
 
     def _mtp(self, h: Hparams, layers: Sequence[str]) -> Iterator[PlanBuffer]:
         """The context that drafts with the model's own NextN layers."""
