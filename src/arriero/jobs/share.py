@@ -36,6 +36,8 @@ _MAKERS: Final[Mapping[tuple[str, type], Callable[..., str]]] = {
     ("markdown", Verification): markdown.verification,
     ("markdown", Plan): markdown.plan,
     ("html", Diagnosis): html.diagnosis,
+    ("html", Explanation): html.explanation,
+    ("html", Verification): html.verification,
     ("html", Plan): html.plan,
     ("upstream", Diagnosis): upstream.issue,
 }
