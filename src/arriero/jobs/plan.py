@@ -102,6 +102,8 @@ def plan(
     if options.bare:
         command = _with_model(command)
     _refuse_misuse(command, engine.flags if engine else command.flags)
+    if options.bare and command.model_source()[0] is ModelSource.ROUTER:
+        raise UsageError("no model given", hint=_HOW, id="no-model-given")
     refuse_other_uses(command)
     try:
         with scratch_directory(temporary_directory()) as scratch:
@@ -157,10 +159,8 @@ def _with_model(command: Command) -> Command:
     """The command with the word that is no option put behind ``-m`` (or ``-mu``, ``-hf``)."""
     source, _ = command.model_source()
     stray = next((i for i in command.items if i.flag is None and i.name[:1] != "-"), None)
-    if source is not ModelSource.ROUTER:
+    if source is not ModelSource.ROUTER or stray is None:
         return command
-    if stray is None:
-        raise UsageError("no model given", hint=_HOW, id="no-model-given")
     head, tail = command.words[1 : stray.at], command.words[stray.at + 1 :]
     words = (command.program, *_model_words(stray.name), *head, *tail)
     return parse_command(words, command.flags, command.inherited)
