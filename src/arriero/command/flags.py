@@ -168,7 +168,9 @@ def decode_flags(data: bytes) -> FlagTable:
 
 
 BUILTIN: Final = (10092, 10434)
-"""Builds whose flags are shipped; those of 10068 are the same as those of 10092."""
+"""Builds whose flags are shipped."""
+KNOWN: Final = (10068, *BUILTIN)
+"""Builds whose flags are known: those of 10068 are the same as those of 10092."""
 
 
 @functools.cache

@@ -1,0 +1,134 @@
+"""What a rule may know: frozen facts, and nothing that starts or contacts anything."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from arriero.base.errors import ArrieroError
+from arriero.base.words import Component, Method
+from arriero.command import Command
+from arriero.engine import Engine, ListedDevice
+from arriero.gguf import Header, Model, describe
+from arriero.gotchas.model import MissingError, apply_edit
+from arriero.machine import Pool
+from arriero.memory import Settings, settings_of
+from arriero.memory.hparams import Hparams, read_hparams
+from arriero.record import Edit, Plan
+
+Planner = Callable[[Command], Plan | None]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A command and everything known about what it meets.
+
+    The fields are None where nothing is known. The properties of the same things raise
+    :class:`MissingError` instead: a rule that cannot do without just uses them, and ``check`` tells
+    the user what it lacked.
+    """
+
+    command: Command
+    build: int | None = None
+    """The engine's build, or the one given with ``--assume-build``."""
+    engine: Engine | None = None
+    header_or_none: Header | None = None
+    pools: tuple[Pool, ...] = ()
+    devices_or_none: tuple[ListedDevice, ...] | None = None
+    """What ``--list-devices`` says; an empty tuple is a machine without any."""
+    workers_or_none: Mapping[str, bool] | None = None
+    """Endpoint → whether a usable worker answered; None unless ``--probe`` asked."""
+    planner: Planner = field(default=lambda _: None, repr=False)
+    """The plan of a command by formulas alone: no dry run, no start."""
+    own: bool = False
+    """Whether the command's flags are those of this very build, not of the nearest one known."""
+
+    @property
+    def header(self) -> Header:
+        if self.header_or_none is None:
+            raise MissingError("the model's header: the file is not here, or cannot be read")
+        return self.header_or_none
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """The model as its header describes it."""
+        return describe(self.header)
+
+    @functools.cached_property
+    def hparams(self) -> Hparams:
+        try:
+            return read_hparams(self.header, self.build)
+        except ArrieroError as error:
+            raise MissingError(f"rules for this model: {error.message}") from None
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """The plan of the command as given, by formulas."""
+        return self.plan_of(self.command)
+
+    def plan_of(self, command: Command) -> Plan:
+        """The plan of a changed command."""
+        _ = self.header
+        plan = self.planner(command)
+        if plan is None:
+            raise MissingError("a plan: the model's header does not tell enough")
+        return plan
+
+    @property
+    def devices(self) -> tuple[ListedDevice, ...]:
+        if self.devices_or_none is None:
+            raise MissingError("the devices: there is no engine here to list them")
+        return self.devices_or_none
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """What the server makes of the command's flags (slots, types, batch, fit, caches)."""
+        header = self.header_or_none
+        trained = (describe(header).n_ctx_train or 0) if header is not None else 0
+        path = Path(self.command.model_path() or "model.gguf")
+        return settings_of(self.command, path, n_ctx_train=trained, build=self.build)
+
+    def with_edits(self, edits: tuple[Edit, ...]) -> Facts:
+        """The same facts about the changed command.
+
+        Raises:
+            UsageError: The engine has no such flag.
+        """
+        command = self.command
+        for edit in edits:
+            command = apply_edit(edit, command)
+        return replace(self, command=command)
+
+    def since(self, build: int) -> bool | None:
+        """Whether the engine is that build or a newer one; None where the build is not known."""
+        return None if self.build is None else self.build >= build
+
+
+def bytes_of(plan: Plan, *components: Component) -> int:
+    """What the plan gives for these components on all devices; unknown lines count as nothing."""
+    return sum(b.bytes or 0 for b in plan.buffers if b.component in components)
+
+
+def certain(plan: Plan, pool: str) -> int:
+    """Bytes that a pool must surely hold at the start: exact and measured lines alone.
+
+    Mapped weights are left out: the kernel can drop their pages.
+    """
+    devices = next((p.devices for p in plan.pools if p.name == pool), ())
+    growing = (Component.PROMPT_CACHE, Component.CHECKPOINTS)
+    return sum(
+        buffer.bytes or 0
+        for buffer in plan.buffers
+        if _is_in(buffer.device, devices)
+        and buffer.method in (Method.EXACT, Method.MEASURED)
+        and not buffer.upper_bound
+        and buffer.component not in growing
+        and not buffer.device.endswith("_Mapped")
+    )
+
+
+def _is_in(device: str, devices: tuple[str, ...]) -> bool:
+    on_host = device.startswith("CPU") or device.endswith("_Host")
+    return "host" in devices if on_host else device in devices

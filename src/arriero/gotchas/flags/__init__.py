@@ -1,0 +1,1 @@
+"""Flags that the engine refuses, or takes for something else."""

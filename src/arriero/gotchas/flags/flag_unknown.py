@@ -1,0 +1,96 @@
+"""The engine does not know a flag, and refuses to start
+
+Symptom
+-------
+`error: invalid argument: --flag` and exit status 1, before anything is loaded.
+
+Root cause
+----------
+A typing error, a flag of another program (`llama-cli`, a fork) or of another build. llama-server
+reads its command line to the first word that it does not know.
+
+Workaround
+----------
+The flag that was meant, if one looks like it, or none.
+
+Better fix
+----------
+llama-server could name the nearest flags that it has.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from arriero.command import FlagTable
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.flags._renamed import renamed
+from arriero.gotchas.model import (
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("flags",),
+    log=("error: invalid argument",),
+    provenance=Provenance(builds="seen on 10068 and 10434", command="--ctx-sise 4096"),
+    related=("flag-renamed",),
+)
+_ALIKE = 0.72
+_SAME = 0.88
+"""So close that it must be a slip of the finger."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    flags = facts.command.flags
+    for before, item in pairwise([None, *facts.command.items]):
+        if item is None or item.flag is not None or renamed(item.name, facts):
+            continue
+        if before and before.flag and any(flags.get(value) for value in before.values):
+            continue  # the value of a flag that the one before took for its own
+        near = _near(item.name, flags)
+        known = f"; it knows {', '.join(near)}" if near else ""
+        close = near and difflib.SequenceMatcher(None, item.name, near[0]).ratio() > _SAME
+        edit = Edit(flag=item.name, rename=near[0]) if close else Edit(flag=item.name)
+        yield Found(
+            because=f"{item.name} is no option of this engine{known}",
+            applies=Applies.YES if facts.own else Applies.MAYBE,
+            missing=() if facts.own else ("the flags of the engine that will run it",),
+            edit=(edit,),
+            flag=item.name,
+        )
+
+
+def _near(name: str, flags: FlagTable) -> list[str]:
+    names = [n for f in flags.flags if not f.removed for n in (*f.names, *f.negatives)]
+    long = [n for n in names if n.startswith("--") is name.startswith("--")]
+    return difflib.get_close_matches(name, long, 3, _ALIKE)
+
+
+_RUN = Run(flags="--ctx-sise 1024 --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="slip",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="--ctx-size 1024 --no-warmup"),
+        shows=Signature(exit_status=1, log=r"invalid argument: --ctx-sise"),
+        unknown=("--ctx-sise",),
+    ),
+)

@@ -1,0 +1,112 @@
+"""Every rule on one command: findings, what could not be told, the repaired command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from arriero.base.errors import UsageError
+from arriero.command import Command
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import Applies, Found, MissingError, Severity
+from arriero.gotchas.registry import Entry, Registry
+from arriero.gotchas.verdicts import Standing
+from arriero.record import Edit, Finding, GotchaVerdict, Unchecked
+
+ROUNDS: Final = 12
+"""Times that a repaired command is checked again; an edit that needs more goes round in circles."""
+_RANK: Final = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What the rules say about one command."""
+
+    findings: tuple[Finding, ...]
+    unchecked: tuple[Unchecked, ...]
+
+
+Locate = Callable[[str | None], str | None]
+
+
+def _nowhere(_: str | None) -> str | None:
+    return None
+
+
+def match(
+    facts: Facts,
+    rules: Registry,
+    verdicts: Sequence[GotchaVerdict] = (),
+    *,
+    locate: Locate = _nowhere,
+) -> Matched:
+    """Every finding, the worst first.
+
+    Args:
+        locate: ``file:line`` of a flag of the command, or of the command itself.
+    """
+    findings: list[Finding] = []
+    unchecked: list[Unchecked] = []
+    for entry in rules.entries:
+        standing = Standing(tuple(v for v in verdicts if v.gotcha == entry.id))
+        try:
+            for found in entry.detect(facts):
+                findings.append(_finding(entry, found, facts, standing, locate(found.flag)))
+        except MissingError as error:
+            unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.what))
+    findings.sort(key=lambda f: (_RANK[f.severity], f.applies != "yes"))
+    return Matched(tuple(findings), tuple(unchecked))
+
+
+def _finding(
+    entry: Entry, found: Found, facts: Facts, standing: Standing, at: str | None
+) -> Finding:
+    severity = found.severity or entry.head.severity
+    status = standing.status_on(facts.build)
+    doubtful = found.applies is Applies.MAYBE or status == "refuted"
+    if doubtful and severity is Severity.ERROR:
+        severity = Severity.WARNING
+    return Finding(
+        id=entry.id,
+        title=entry.title,
+        severity=severity.value,
+        status=status,
+        applies=found.applies.value,
+        because=found.because,
+        missing=found.missing,
+        edit=found.edit or None,
+        fixed_argv=_fixed_argv(facts, found.edit),
+        where=at,
+        builds=standing.builds,
+        confidence=standing.confidence,
+    )
+
+
+def _fixed_argv(facts: Facts, edit: tuple[Edit, ...]) -> tuple[str, ...] | None:
+    changed = _edited(facts, edit) if edit else None
+    return changed.command.safe_argv() if changed else None
+
+
+def _edited(facts: Facts, edit: tuple[Edit, ...]) -> Facts | None:
+    """The facts about the changed command; None where the engine has no such flag."""
+    try:
+        return facts.with_edits(edit)
+    except UsageError:
+        return None
+
+
+def repaired(facts: Facts, rules: Registry, verdicts: Sequence[GotchaVerdict] = ()) -> Command:
+    """The command with the edit of one finding after the other, until none changes it.
+
+    Errors come first, and an edit is judged again on the command that earlier ones left.
+    """
+    for _ in range(ROUNDS):
+        for finding in match(facts, rules, verdicts).findings:
+            changed = _edited(facts, finding.edit or ())
+            if finding.edit and changed and changed.command.words != facts.command.words:
+                facts = changed
+                break
+        else:
+            break
+    return facts.command

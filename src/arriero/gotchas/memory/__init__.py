@@ -1,0 +1,1 @@
+"""What is allocated at the start, and what grows while serving."""

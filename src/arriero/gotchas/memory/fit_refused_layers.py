@@ -1,0 +1,95 @@
+"""`--fit` does nothing once `-ngl`, `-ts` or `-ot` is set
+
+Symptom
+-------
+A warning, `failed to fit params to free device memory: n_gpu_layers already set by user to 99,
+abort`, and then the load goes on with everything as it was: out of memory a moment later, or a
+driver that swaps device memory and crawls.
+
+Root cause
+----------
+Fit only changes what the command leaves at its default. With `-ngl 99`, which nearly every forum
+post has, no layer may be moved to the host; with `-c` set as well nothing is left to change. Its
+refusal is a warning and not an error.
+
+Workaround
+----------
+Leave `-ngl` out: the server then puts as many layers on the devices as they hold.
+
+Better fix
+----------
+Treat a number of layers above what the model has as "as many as fit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import human
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("fit", "offload"),
+    affects=Affects(flags=("--fit", "-ngl", "-ts", "-ot")),
+    log=("failed to fit params to free device memory",),
+    reporters=3,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#18111",), builds="since b7407", command="-ngl 999"
+    ),
+)
+_SET = ("-ngl", "-ts", "-ot")
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    flag = next((name for name in _SET if command.has(name)), None)
+    if flag is None or not facts.settings.fit or command.value("-ngl") in ("auto", "-1"):
+        return
+    if not facts.header.tensors:
+        return
+    for pool in facts.plan.pools:
+        over = pool.at_start - (pool.free or 0)
+        if pool.free is None or not pool.usable or pool.name == "host" or over <= 0:
+            continue
+        yield Found(
+            because=f"{pool.name} lacks {human(over)} at the start, and with {flag}"
+            f" {command.value(flag)} fit may not move anything",
+            edit=(Edit(flag=flag),),
+            flag=flag,
+        )
+
+
+_ENV = STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}
+_MARGIN = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-warmup"
+"""More than any device has: fit has something to do on every machine."""
+_RUN = Run(flags=f"{_MARGIN} -ngl 99", env=_ENV)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="vulkan",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=_MARGIN),
+        shows=Signature(log=r"n_gpu_layers already set by user to 99, abort"),
+        needs=(Needs.VULKAN,),
+    ),
+)

@@ -1,0 +1,180 @@
+"""Recurrent state is allocated once per slot, whatever the context
+
+Symptom
+-------
+A hybrid or recurrent model does not start: `failed to allocate buffer for rs cache`, after weights
+and KV cache were placed. The last errors of the log (`failed to create_context`, `exiting due to
+model loading error`) read as if the file were bad. With fewer slots it starts, and then host memory
+climbs by tens of MiB with every request.
+
+Root cause
+----------
+Recurrent state (RS) is one row of f32 per slot for each recurrent layer, tens of MiB in a large
+model. It depends on the number of slots alone: neither `-c` nor quantised KV shrinks it. Without
+`-np` the server takes 4 slots. Speculative decoding with the model's own NextN layers keeps
+1 + `--spec-draft-n-max` planes of it per slot. And since such state cannot be rolled back, the
+server saves a copy of it as a context checkpoint while it reads prompts, up to 32 per slot, in host
+memory that no size line and no `--fit` counts.
+
+Workaround
+----------
+Fewer slots: `-np 1` if one client is served at a time. Where the start succeeds and memory climbs,
+bound the copies with `-ctxcp` and the prompt cache with `-cram`.
+
+Better fix
+----------
+Count RS and checkpoints before the start (`arriero plan`); a limit by bytes for checkpoints in
+llama.cpp, as the prompt cache has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import MIB, human, mib
+from arriero.base.words import Component, Kind
+from arriero.gguf.presets import LADDER_HYBRID
+from arriero.gotchas.facts import Facts, bytes_of, certain
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit, Plan, PlanPool
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("slots", "recurrent state", "checkpoints", "speculative decoding"),
+    affects=Affects(flags=("-np", "--spec-type", "--spec-draft-n-max", "-ctxcp")),
+    log=("failed to allocate buffer for rs cache", "RS buffer size"),
+    reporters=4,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#22673",
+            "ggml-org/llama.cpp#28813",
+            "unslothai/unsloth#11073",
+        ),
+        builds="about b8800 to b10930",
+        hardware="8 GB to 24 GB cards, CUDA and HIP",
+        command="a hybrid model (qwen35, qwen3next), -np left out or above 1",
+    ),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    hparams = facts.hparams
+    if not any(hparams.is_recurrent):
+        return
+    plan = facts.plan
+    for pool in plan.pools:
+        if pool.free is None or not pool.usable or not _rs_in(plan, pool):
+            continue
+        surely = certain(plan, pool.name)
+        told = f"{_rs(facts, plan)}; {pool.name} has {human(pool.free)}"
+        if max(surely, pool.at_start) > pool.free:
+            yes = surely > pool.free
+            yield Found(
+                because=told,
+                applies=Applies.YES if yes else Applies.MAYBE,
+                missing=() if yes else ("compute, which is only a bound without the engine",),
+                edit=_fewer_slots(facts, plan),
+                flag="-np",
+            )
+        elif pool.planned > pool.free and (size := bytes_of(plan, Component.CHECKPOINTS)):
+            yield Found(
+                because=f"{told}, {human(pool.at_start)} of it taken at the start; checkpoints may"
+                f" reach {human(size)} (-ctxcp {facts.settings.checkpoints} per slot)",
+                severity=Severity.WARNING,
+                edit=_bounded(facts, plan, pool),
+                flag="-ctxcp",
+            )
+
+
+def _rs_in(plan: Plan, pool: PlanPool) -> bool:
+    devices = {*pool.devices, *(["CPU"] if "host" in pool.devices else [])}
+    return any(b.component is Component.RS and b.device in devices for b in plan.buffers)
+
+
+def _rs(facts: Facts, plan: Plan) -> str:
+    """``RS 4020.00 MiB = 64 slots × 62.81 MiB``, and where those numbers come from."""
+    size = bytes_of(plan, Component.RS)
+    context = plan.context
+    if context is None:
+        return f"RS {mib(size)} MiB"
+    planes = 1 + context.n_rs_seq
+    each = size // (context.n_seq_max * planes)
+    slots = "slot" if context.n_seq_max == 1 else "slots"
+    told = f"RS {mib(size)} MiB = {context.n_seq_max} {slots} × {mib(each)} MiB"
+    if planes > 1:
+        told += f" × {planes} (drafted tokens are rolled back)"
+    auto = facts.command.number("-np")
+    if auto is None or auto < 0:
+        told += ", -np not given"
+    return told
+
+
+def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
+    """The most slots, of halves of what it is now, that every pool holds at the start."""
+    slots = facts.settings.request.n_seq_max
+    edits: tuple[Edit, ...] = ()
+    while slots > 1:
+        slots //= 2
+        edits = _slots(facts, slots)
+        changed = facts.plan_of(facts.with_edits(edits).command)
+        if all(p.free is None or p.at_start + p.margin <= p.free for p in changed.pools):
+            break
+    return edits
+
+
+def _slots(facts: Facts, count: int) -> tuple[Edit, ...]:
+    """Slots left to the server share one KV cache; with a number they do not, unless told so."""
+    edits: tuple[Edit, ...] = (Edit(flag="-np", value=str(count)),)
+    shared = facts.settings.request.kv_unified and count > 1
+    if shared and facts.command.switch("-kvu") is None and facts.command.flags.knows("-kvu"):
+        edits += (Edit(flag="-kvu", value="on"),)
+    return edits
+
+
+def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
+    """Half of what is left for checkpoints, the rest for saved prompts, in whole 64 MiB."""
+    room = max(0, (pool.free or 0) - pool.margin - pool.at_start)
+    count = facts.settings.checkpoints
+    each = bytes_of(plan, Component.CHECKPOINTS) // max(1, count)
+    kept = min(count, room // 2 // each) if each else count
+    cache = facts.settings.cache_ram
+    left = (room - kept * each) // (64 * MIB) * 64
+    edits: tuple[Edit, ...] = ()
+    if kept < count:
+        edits += (Edit(flag="-ctxcp", value=str(kept)),)
+    if cache is None or cache > left * MIB:
+        edits += (Edit(flag="-cram", value=str(left)),)
+    return edits
+
+
+_RUN = Run(flags="-c 4096 -np 64 --no-warmup --threads-http 2", limit=3584 * MIB)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="slots",
+        model=LADDER_HYBRID,
+        run=_RUN,
+        control=replace(_RUN, flags="-c 4096 -np 8 --no-warmup --threads-http 2 -cram 0 -ctxcp 0"),
+        shows=Signature(
+            kind=Kind.ALLOCATION,
+            component=Component.RS,
+            log=r"failed to allocate buffer for rs cache",
+        ),
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+)

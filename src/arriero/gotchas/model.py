@@ -1,0 +1,210 @@
+"""What a gotcha is made of: its head, what its rule finds, how it is reproduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from arriero.base.words import Component, Kind, TrialOutcome
+from arriero.command import Command, parse_command
+from arriero.gguf import Shape
+from arriero.record import Edit
+
+if TYPE_CHECKING:
+    from arriero.gotchas.facts import Facts
+
+
+class Class(StrEnum):
+    """Whose doing it is."""
+
+    FRAMEWORK = "framework"
+    """llama.cpp's own code, whatever the backend."""
+    BACKEND = "backend"
+    CONFIGURATION = "configuration"
+    HARDWARE = "hardware"
+
+
+class Severity(StrEnum):
+    """What happens to who meets it."""
+
+    ERROR = "error"
+    """The start fails, or the server dies."""
+    WARNING = "warning"
+    """It runs, and does something else than the command says or fails later."""
+    INFO = "info"
+
+
+class Applies(StrEnum):
+    YES = "yes"
+    MAYBE = "maybe"
+    """Something that would decide it is not known; ``missing`` says what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where it comes from: at least one report upstream, or a build it was first seen on here."""
+
+    issues: tuple[str, ...] = ()
+    """Issues and pull requests, as ``owner/name#number``."""
+    builds: str = ""
+    """Builds of the reports, in the reporters' own words; never what was verified."""
+    hardware: str = ""
+    command: str = ""
+    """The flags that matter, as reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Affects:
+    """What it is limited to; empty is not limited. Build ranges come from verdicts."""
+
+    backends: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gotcha:
+    """The head of one gotcha. Title and text are the docstring of its file, its id the file's name.
+
+    Status, confidence and the builds it holds for are not here: they come from verdicts.
+    """
+
+    kind: Class
+    severity: Severity
+    updated: str
+    """Day of the last change to text or rule, ISO 8601."""
+    concepts: tuple[str, ...]
+    provenance: Provenance
+    affects: Affects = Affects()
+    log: tuple[str, ...] = ()
+    """Words of the log lines by which it is known."""
+    reporters: int = 0
+    """Different people who reported it; one person with three issues is one."""
+    related: tuple[str, ...] = ()
+    """Ids of others."""
+
+
+def apply_edit(edit: Edit, command: Command) -> Command:
+    """The command with one change and no other.
+
+    Raises:
+        UsageError: This engine has no such flag.
+    """
+    if edit.env:
+        return command.with_environ(edit.flag, edit.value or "")
+    if edit.rename is not None or edit.insert:
+        words: list[str] = []
+        at = {item.at for item in command.items if item.name == edit.flag}
+        for i, word in enumerate(command.words):
+            words.append(edit.rename if i in at and edit.rename else word)
+            if i in at and edit.insert and edit.value is not None:
+                words.append(edit.value)
+        return parse_command(words, command.flags, command.inherited)
+    if edit.value is None:
+        return command.without(edit.flag)
+    return command.with_value(edit.flag, edit.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A rule's finding: this gotcha strikes this command.
+
+    ``because`` is the evidence in one line: the flag, the key of the header, the device's figure.
+    ``flag`` is where to point in a file. ``severity`` replaces the gotcha's own where the same
+    gotcha is milder in this case; a ``maybe`` is never an error.
+    """
+
+    because: str
+    applies: Applies = Applies.YES
+    missing: tuple[str, ...] = ()
+    edit: tuple[Edit, ...] = ()
+    flag: str | None = None
+    severity: Severity | None = None
+
+
+class MissingError(Exception):
+    """A rule cannot tell without this. Raised by :class:`Facts`; ``check`` says what is missing."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+Detect = Callable[["Facts"], Iterator[Found]]
+
+# --- reproduction ---------------------------------------------------------------------------------
+
+STEADY: Final = {"MALLOC_ARENA_MAX": "1"}
+"""Makes address space repeatable: no 64 MiB arena for each thread that wakes up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One ``ggml-rpc-server`` on the loopback; ``limit`` is address space in bytes."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One start of the engine with the skeleton model and the standard load.
+
+    ``flags`` come after ``llama-server -m MODEL``, parted by spaces; ``{workers}`` stands for the
+    endpoints of ``workers``. Device variables hide every device unless ``env`` shows one.
+    ``limit`` is address space in bytes; ``above`` instead of it takes what the same run with those
+    flags in their place needs to become ready, and ``limit`` more than that.
+    """
+
+    flags: str
+    env: Mapping[str, str] = field(default_factory=lambda: STEADY)
+    limit: int | None = None
+    above: str | None = None
+    workers: tuple[Worker, ...] = ()
+    requests: int = 0
+    """Requests at least; the standard load sends about ten by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What a run must show. Everything that is given must hold."""
+
+    outcome: TrialOutcome | None = None
+    kind: Kind | None = None
+    component: Component | None = None
+    exit_status: int | None = None
+    """Negative for a signal."""
+    log: str | None = None
+    """A regular expression that some line of the log matches."""
+    effective: Mapping[str, int | bool] = field(default_factory=dict)
+    """Values the engine says it runs with, such as ``n_ctx_seq``."""
+
+
+class Needs(StrEnum):
+    """A part that not every machine has."""
+
+    VULKAN = "vulkan"
+    """A Vulkan device 0; a software driver will do."""
+    RPC_SERVER = "rpc-server"
+    """``ggml-rpc-server`` beside the engine."""
+    ADDRESS_SPACE = "address-space"
+    """A system that limits address space."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """How to see it: ``run`` must show ``shows``; ``control``, with the workaround, must not."""
+
+    name: str
+    model: Shape
+    run: Run
+    control: Run
+    shows: Signature
+    needs: tuple[Needs, ...] = ()
+    weights: str = "random"
+    unknown: tuple[str, ...] = ()
+    """Flags that the engine is meant not to know."""
+    control_serves: bool = True
+    """False where the workaround leads to a clear refusal instead of a served load."""

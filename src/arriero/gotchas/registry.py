@@ -1,0 +1,191 @@
+"""All gotchas, from one Python file for each, and what such a file must be.
+
+A file ``gotchas/<bundle>/<id with underscores>.py`` has:
+
+- a docstring: the title in one line, then the sections of :data:`SECTIONS` in their order,
+- ``GOTCHA``: the head,
+- ``detect(facts)``: a generator of :class:`Found`,
+- ``REPRODUCTIONS``: what ``verify`` runs, if the parts at hand can show it.
+
+Everything else that is wrong with one is refused when it is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Final
+
+from arriero.base.errors import ArrieroError, NotFoundError
+from arriero.gotchas.model import Detect, Gotcha, Reproduction
+
+SECTIONS: Final = ("Symptom", "Root cause", "Workaround", "Better fix")
+_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+_ISSUE: Final = re.compile(r"[\w.-]+/[\w.-]+#\d+\Z")
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d\Z")
+_HEADING: Final = re.compile(r"^([A-Z][\w -]*)\n-{3,}\n", re.MULTILINE)
+
+
+class GotchaError(ArrieroError):
+    """A gotcha's file is not what it must be."""
+
+    default_id = "gotcha"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One gotcha as loaded: its head, text, rule and reproductions."""
+
+    id: str
+    bundle: str
+    title: str
+    sections: dict[str, str]
+    head: Gotcha
+    detect: Detect
+    reproductions: tuple[Reproduction, ...]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Gotchas by id, in the order of their ids."""
+
+    entries: tuple[Entry, ...]
+
+    def get(self, id: str) -> Entry:
+        """One gotcha by its id.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        found = next((entry for entry in self.entries if entry.id == id), None)
+        if found is None:
+            raise NotFoundError(
+                f"no gotcha {id!r}", hint="arriero gotchas list shows all", id="no-gotcha"
+            )
+        return found
+
+
+@functools.cache
+def registry() -> Registry:
+    """Every gotcha that comes with Arriero.
+
+    Raises:
+        GotchaError: One of the files is not what it must be.
+    """
+    return collect(_modules())
+
+
+def _modules() -> Iterator[ModuleType]:
+    import arriero.gotchas as room
+
+    for bundle in pkgutil.iter_modules(room.__path__):
+        if not bundle.ispkg:
+            continue
+        package = importlib.import_module(f"{room.__name__}.{bundle.name}")
+        for file in pkgutil.iter_modules(package.__path__):
+            if file.name.startswith("_"):  # what several of a bundle share
+                continue
+            name = f"{package.__name__}.{file.name}"
+            try:
+                yield importlib.import_module(name)
+            except TypeError as error:  # a field that the head does not have, or lacks
+                raise GotchaError(f"{name}: {error}") from None
+
+
+def collect(modules: Iterable[ModuleType]) -> Registry:
+    """The registry of these files.
+
+    Raises:
+        GotchaError: One of them is not what it must be, or two have the same id.
+    """
+    entries: dict[str, Entry] = {}
+    for module in modules:
+        entry = read(module)
+        if entry.id in entries:
+            other = entries[entry.id].bundle
+            raise GotchaError(f"{entry.id} is in two bundles: {other}, {entry.bundle}")
+        entries[entry.id] = entry
+    for entry in entries.values():
+        if unknown := [other for other in entry.head.related if other not in entries]:
+            raise GotchaError(f"{entry.id} is related to {unknown[0]}, which is none")
+    return Registry(tuple(entries[name] for name in sorted(entries)))
+
+
+def read(module: ModuleType) -> Entry:
+    """One gotcha from its file.
+
+    Raises:
+        GotchaError: It is not what it must be; the message says which file and what.
+    """
+    _, _, tail = module.__name__.rpartition("arriero.gotchas.")
+    bundle, _, name = tail.rpartition(".")
+    own = name.replace("_", "-")
+    head, detect = getattr(module, "GOTCHA", None), getattr(module, "detect", None)
+    reproductions = getattr(module, "REPRODUCTIONS", ())
+    if not isinstance(head, Gotcha) or not callable(detect):
+        raise GotchaError(f"gotcha {own}: it needs GOTCHA and detect")
+    title, names, texts = _text(module.__doc__ or "")
+    problems = (
+        *_text_problems(title, names, texts),
+        *_head_problems(head, own),
+        *_reproduction_problems(reproductions),
+    )
+    if problems:
+        raise GotchaError(f"gotcha {own}: {problems[0]}")
+    sections = dict(zip(names, texts, strict=True))
+    return Entry(own, bundle, title, sections, head, detect, tuple(reproductions))
+
+
+def _text(doc: str) -> tuple[str, list[str], list[str]]:
+    """Title, headings, and the text under each."""
+    title, *rest = _HEADING.split(doc)
+    return title.strip(), rest[::2], [text.strip() for text in rest[1::2]]
+
+
+def _text_problems(title: str, names: list[str], texts: list[str]) -> Iterator[str]:
+    if "\n" in title or not title:
+        yield "the docstring begins with the title, one line, and an empty line"
+    if tuple(names) != SECTIONS:
+        yield f"its sections are {', '.join(names)}; they must be {', '.join(SECTIONS)}"
+    if empty := [name for name, text in zip(names, texts, strict=True) if not text]:
+        yield f"the section {empty[0]} is empty"
+
+
+def _head_problems(head: Gotcha, own: str) -> Iterator[str]:
+    if not _ID.match(own):
+        yield "an id is lower-case words parted by dashes"
+    provenance = head.provenance
+    if not (provenance.issues or provenance.builds):
+        yield "no provenance: name the issues upstream, or the build it was seen on here"
+    if bad := [issue for issue in provenance.issues if not _ISSUE.match(issue)]:
+        yield f"{bad[0]} is not owner/name#number"
+    if not _DAY.match(head.updated):
+        yield "updated is not a day like 2026-11-30"
+    if not head.concepts:
+        yield "it has no concepts"
+    if own in head.related:
+        yield "it is related to itself"
+    if head.reporters < 0:
+        yield "reporters is negative"
+
+
+def _reproduction_problems(reproductions: Iterable[Reproduction]) -> Iterator[str]:
+    names = [r.name for r in reproductions]
+    if len(set(names)) < len(names):
+        yield "two of its reproductions have the same name"
+    for reproduction in reproductions:
+        if reproduction.run == reproduction.control:
+            yield f"{reproduction.name}: its control is the run itself"
+        shows = reproduction.shows
+        if not any((shows.kind, shows.log, shows.effective, shows.exit_status, shows.component)):
+            yield f"{reproduction.name}: its signature would fit any run"
+        if shows.log is not None:
+            try:
+                re.compile(shows.log)
+            except re.error as error:
+                yield f"{reproduction.name}: {shows.log!r} is no regular expression: {error}"

@@ -1,0 +1,1 @@
+"""Workers, and state that has to come back from a device."""

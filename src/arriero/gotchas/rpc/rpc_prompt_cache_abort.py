@@ -1,0 +1,166 @@
+"""Saving a slot's prompt reads its state back from the device, and what cannot be read aborts
+
+Symptom
+-------
+The first request is answered. A later one, with another prompt, ends the server with SIGABRT (exit
+134) right after the log line `prompt_save:  - saving prompt with length N`. Behind `--rpc` the last
+words are often `Remote RPC server crashed or returned malformed response`, while the worker is
+alive and well.
+
+Root cause
+----------
+When a slot gets another prompt, the server first copies the state of the old one into host memory
+for its prompt cache (`-cram`, 8 GiB unless set). The copy goes through the backend's read of each
+KV tensor, and a read that fails is not an error there but an assert. Two ways to get one were seen
+with a live worker. A KV tensor of one layer larger than the device's allocation block (Vulkan:
+`GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB by default) is left without data, and its read ends in
+`GGML_ASSERT(tensor->data != NULL)`; this needs no worker, a local Vulkan device does the same. And
+a worker must allocate what it hands over: one that has memory for serving, but not for that copy,
+fails the read. No flag of the transport has a part in it.
+
+Workaround
+----------
+`-cram 0`: nothing is saved, and a prompt that comes back is read again. On Vulkan a larger
+`GGML_VK_SUBALLOCATION_BLOCK_SIZE` or a smaller context keeps each KV tensor within one block. A
+worker that is gone is another matter: its next request aborts with or without the cache.
+
+Better fix
+----------
+A state that cannot be read should skip the save with a warning; ggml-org/llama.cpp#25584 proposes
+it for tensors without data.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import GIB, MIB, human
+from arriero.base.words import Component, TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.memory.caches import cache_tensors
+from arriero.memory.placement import chosen_devices
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.BACKEND,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("prompt cache", "RPC", "Vulkan", "KV cache"),
+    affects=Affects(backends=("RPC", "Vulkan"), flags=("--rpc", "-cram", "-c")),
+    log=(
+        "prompt_save:  - saving prompt with length",
+        "Remote RPC server crashed or returned malformed response",
+        'GGML_ASSERT(tensor->data != NULL && "tensor not allocated")',
+    ),
+    reporters=3,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#26529",
+            "ggml-org/llama.cpp#26128",
+            "ggml-org/llama.cpp#25938",
+            "ggml-org/llama.cpp#25584",
+        ),
+        builds="about b9704 to b10200",
+        hardware="three GB10 over RPC (CUDA); two Strix Halo over RPC (Vulkan)",
+        command="--rpc A:50052,B:50052 --tensor-split 45,40,15 -ngl 999 -fit off -c 65536",
+    ),
+)
+_BLOCK = "GGML_VK_SUBALLOCATION_BLOCK_SIZE"
+_OFF = (Edit(flag="-cram", value="0"),)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    if facts.settings.cache_ram == 0 or request.n_gpu_layers == 0 or not request.offload_kqv:
+        return
+    if workers := facts.command.value("--rpc"):
+        yield Found(
+            because=f"--rpc {workers} with the prompt cache on (-cram is not 0): from the second"
+            " prompt on, state is read back from the workers",
+            applies=Applies.MAYBE,
+            missing=("memory and allocation block that the workers have for such a read",),
+            edit=_OFF,
+            flag="--rpc",
+        )
+        return
+    block = _block(facts)
+    if block is None:
+        return
+    largest = _largest_tensor(facts)
+    if largest > block:
+        yield Found(
+            because=f"one layer's KV tensor takes {human(largest)} and Vulkan allocates in blocks"
+            f" of {human(block)}: its read ends in an assert",
+            edit=_OFF,
+            flag="-c",
+        )
+
+
+def _block(facts: Facts) -> int | None:
+    """Bytes of an allocation block of the Vulkan devices in use; None where there are none."""
+    given = facts.command.environ.get(_BLOCK, "")
+    listed = [device.name for device in facts.devices_or_none or ()]
+    named = re.split(r"[,\s]+", facts.command.value("-dev") or "")
+    used = chosen_devices(facts.settings.request, listed) if listed else named
+    if not any(name.startswith("Vulkan") for name in used or ()) and not given:
+        return None
+    return int(given) if given.isdecimal() else GIB
+
+
+def _largest_tensor(facts: Facts) -> int:
+    context = facts.plan.context
+    tokens = context.n_ctx if context else 0
+    request = replace(facts.settings.request, n_ctx=tokens)
+    sizes = (
+        tensor.bytes
+        for tensor in cache_tensors(facts.hparams, request, facts.build)
+        if tensor.component is Component.KV
+    )
+    return max(sizes, default=0)
+
+
+_CUT = {"GGML_VK_VISIBLE_DEVICES": "0", _BLOCK: str(MIB)}
+_FLAGS = "-c 32768 -np 1 -ngl 99 --no-warmup"
+_LOCAL = Run(flags=f"{_FLAGS} -dev Vulkan0", env=STEADY | _CUT)
+_REMOTE = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(env=_CUT),))
+_SHOWS = Signature(
+    outcome=TrialOutcome.READY, exit_status=-signal.SIGABRT, log=r"tensor not allocated"
+)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="vulkan",
+        model=tiny("llama"),
+        run=_LOCAL,
+        control=replace(_LOCAL, flags=f"{_LOCAL.flags} -cram 0"),
+        shows=_SHOWS,
+        needs=(Needs.VULKAN,),
+    ),
+    Reproduction(
+        name="worker",
+        model=tiny("llama"),
+        run=_REMOTE,
+        control=replace(_REMOTE, flags=f"{_REMOTE.flags} -cram 0"),
+        shows=_SHOWS,
+        needs=(Needs.VULKAN, Needs.RPC_SERVER),
+    ),
+)

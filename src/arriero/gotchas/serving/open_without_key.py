@@ -1,0 +1,74 @@
+"""The server listens beyond this machine and asks nobody for a key
+
+Symptom
+-------
+None. Whoever can reach the address can use the model, read what other clients' slots hold and, with
+some flags, run tools. Newer builds say so once at the start (`CORS is set to allow all origins`).
+
+Root cause
+----------
+`--host` other than the loopback opens the port to the network, and without `--api-key` or
+`--api-key-file` every request is answered.
+
+Workaround
+----------
+`--host 127.0.0.1` behind a proxy, or `--api-key-file` with a key. In a container the address must
+be open inside; publish the port on the loopback instead (`-p 127.0.0.1:8080:8080`).
+
+Better fix
+----------
+Refuse an open address without a key unless a flag says that this is meant.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("address", "API key", "security"),
+    affects=Affects(flags=("--host", "--api-key", "--api-key-file")),
+    log=("CORS is set to allow all origins",),
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#25655",), builds="any", command="--host 0.0.0.0"
+    ),
+)
+_POWERFUL = ("--tools", "--mcp-servers-config", "--mcp-servers-json", "--slot-save-path")
+"""With these a stranger does more than ask: runs tools, writes files."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    host = command.value("--host") or ""
+    if _is_local(host) or command.has("--api-key") or command.has("--api-key-file"):
+        return
+    powerful = next((name for name in _POWERFUL if command.has(name)), None)
+    yield Found(
+        because=f"--host {host} without an API key" + (f", and {powerful}" if powerful else ""),
+        severity=Severity.WARNING if powerful else None,
+        edit=(Edit(flag="--host", value="127.0.0.1"),) if powerful else (),
+        flag="--host",
+    )
+
+
+def _is_local(host: str) -> bool:
+    if host in ("", "localhost") or host.endswith(".sock"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return "$" in host  # left to others to fill in

@@ -1,0 +1,1 @@
+"""Slots, and how the context is shared among them."""

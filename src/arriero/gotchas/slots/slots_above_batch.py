@@ -1,0 +1,81 @@
+"""More slots than the batch has tokens: the server aborts before it is ready
+
+Symptom
+-------
+`GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed` and exit 134 (SIGABRT) while the
+context is made, often with a small `-b` that was meant to save memory.
+
+Root cause
+----------
+Each slot that generates puts one token into a batch, and each of those tokens needs an output row.
+The server reserves at most `-b` rows, and the worst case that the context is built for has one row
+for each slot.
+
+Workaround
+----------
+A batch of at least as many tokens as there are slots: `-b` is for the logical batch and costs next
+to nothing; lower `-ub` instead, which is what compute buffers grow with.
+
+Better fix
+----------
+The server could raise the batch to the number of slots, or refuse the two flags with a message.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("slots", "batch"),
+    affects=Affects(flags=("-np", "-b")),
+    log=("GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed",),
+    provenance=Provenance(builds="seen on 10068 and 10434", command="-np 4 -b 2"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    if request.embeddings or not 0 < (facts.command.number("-b") or 0) < request.n_seq_max:
+        return
+    auto = " (-np not given)" if facts.command.number("-np") is None else ""
+    yield Found(
+        because=f"{request.n_seq_max} slots{auto} and -b {request.n_batch}: one token per slot"
+        " does not fit into a batch",
+        edit=(Edit(flag="-b", value=str(max(32, request.n_seq_max))),),
+        flag="-b",
+    )
+
+
+_RUN = Run(flags="-c 1024 -np 4 -b 2 --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="four",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 1024 -np 4 -b 32 --no-warmup"),
+        shows=Signature(
+            exit_status=-signal.SIGABRT, log=r"GGML_ASSERT\(n_outputs_max <= cparams\.n_outputs_max"
+        ),
+    ),
+)

@@ -1,0 +1,238 @@
+"""``arriero check``: what is known to break about a command, before it is started.
+
+The model is read by its header only, the engine is asked for nothing but its version, flags and
+devices, and workers are contacted only if that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arriero.base.errors import ArrieroError
+from arriero.base.redact import Redactor
+from arriero.command import Command, ModelSource, builtin_flags, parse_command
+from arriero.command.flags import KNOWN
+from arriero.command.inputs import read_commands
+from arriero.command.inputs.model import Written
+from arriero.engine import Engine, ListedDevice, find_engine, list_devices
+from arriero.gguf import Header, read_header
+from arriero.gotchas import Facts, Registry, match, registry, repaired
+from arriero.gotchas.verdicts import merged, own, shipped
+from arriero.jobs._baseline import engine_record
+from arriero.machine import Pool, pools
+from arriero.memory import plan_budget
+from arriero.record import Check, Checks, GotchaVerdict, Plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``arriero check`` can be told.
+
+    ``budget`` is in place of this machine's memory. ``assume_build`` takes the flags and rules of a
+    build and asks no engine. ``probe`` lets the engine connect to the workers of the command.
+    """
+
+    engine: str | None = None
+    budget: tuple[Pool, ...] | None = None
+    assume_build: int | None = None
+    probe: bool = False
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The words of one command and where each stands."""
+
+    words: Sequence[str]
+    environ: Mapping[str, str]
+    written: Written | None = None
+    notes: tuple[str, ...] = ()
+
+    def locate(self, command: Command, flag: str | None) -> str | None:
+        """``file:line`` of the last use of a flag, or of the command."""
+        if self.written is None:
+            return None
+        line = self.written.line
+        wanted = command.flags.get(flag) if flag else None
+        for item in command.items:
+            if item.name == flag or (wanted is not None and item.flag is wanted):
+                line = self.written.lines[item.at]
+        return f"{self.written.path}:{line}"
+
+
+def check_command(
+    words: Sequence[str],
+    options: Options,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Check:
+    """Check one command.
+
+    Raises:
+        UsageError: It is no llama-server command.
+        NotFoundError: The engine named by ``--engine`` is not there.
+    """
+    environ = dict(os.environ if environ is None else environ)
+    return _Checking(options, cwd or Path.cwd()).check(_Source(words, environ))
+
+
+def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Check | Checks:
+    """Check every command of a file. The environment of this process has no part in it.
+
+    Raises:
+        NotFoundError: There is no such file.
+        UsageError: It holds no command, or cannot be read.
+    """
+    found = read_commands(path, builtin_flags())
+    checking = _Checking(options, cwd or Path.cwd())
+    checks = tuple(
+        checking.check(_Source(written.words, written.env, written, written.notes))
+        for written in found
+    )
+    return checks[0] if len(checks) == 1 else Checks(checks=checks)
+
+
+@dataclass
+class _Checking:
+    options: Options
+    cwd: Path
+    rules: Registry = field(default_factory=registry)
+    verdicts: tuple[GotchaVerdict, ...] = field(default_factory=lambda: merged(shipped(), own()))
+
+    def check(self, source: _Source) -> Check:
+        notes = list(source.notes)
+        flags = builtin_flags(self.options.assume_build)
+        command = parse_command(source.words, flags, source.environ)
+        engine = self._engine(command, notes)
+        if engine is not None:
+            command = command.with_flags(engine.flags)
+        facts = self._facts(command, engine, notes)
+        found = match(
+            facts, self.rules, self.verdicts,
+            locate=lambda flag: source.locate(command, flag),
+        )  # fmt: skip
+        fixed = repaired(facts, self.rules, self.verdicts)
+        changed = fixed.words != command.words
+        redactor = Redactor.for_this_machine(secrets=set(command.secrets()))
+        return redactor.scrub(
+            Check(
+                argv=command.safe_argv(),
+                findings=found.findings,
+                fixed_argv=fixed.safe_argv() if changed else None,
+                where=source.locate(command, None),
+                build=facts.build,
+                engine=engine_record(engine) if engine else None,
+                unchecked=found.unchecked,
+                notes=tuple(dict.fromkeys(notes)),
+            )
+        )
+
+    def _engine(self, command: Command, notes: list[str]) -> Engine | None:
+        if self.options.assume_build is not None:
+            return None
+        try:
+            return find_engine(
+                command.program,
+                option=self.options.engine,
+                environ={**os.environ, **command.environ},
+                cwd=self.cwd,
+            )
+        except ArrieroError as error:
+            if self.options.engine is not None:
+                raise
+            notes.append(f"{error.message}: flags and rules of the newest build known are taken")
+            return None
+
+    def _facts(self, command: Command, engine: Engine | None, notes: list[str]) -> Facts:
+        header = self._header(command, notes)
+        devices = self._devices(command, engine, notes)
+        held = self.options.budget
+        if held is None:
+            held = pools(devices or ())
+        build = engine.build if engine is not None else self.options.assume_build
+
+        def planner(changed: Command) -> Plan | None:
+            if header is None:
+                return None
+            try:
+                path = self.cwd / Path(header.parts[0].name)
+                return plan_budget(header, changed, held, model=path, build=build)
+            except ArrieroError as error:
+                notes.append(f"no plan: {error.message}")
+                return None
+
+        return Facts(
+            command=command,
+            build=build,
+            engine=engine,
+            header_or_none=header,
+            pools=held,
+            devices_or_none=devices,
+            workers_or_none=self._workers(command, devices),
+            planner=planner,
+            own=engine is not None or build in KNOWN,
+        )
+
+    def _header(self, command: Command, notes: list[str]) -> Header | None:
+        source, where = command.model_source()
+        typed = command.model_path()
+        if typed is None:
+            if source is not ModelSource.ROUTER:
+                notes.append(f"the model {where} is not on this machine: its header is not known")
+            return None
+        path = self.cwd / Path(typed).expanduser()
+        if not path.is_file():
+            notes.append(f"no model file {typed}: its header is not known")
+            return None
+        try:
+            return read_header(path)
+        except ArrieroError as error:
+            notes.append(error.message)
+            return None
+
+    def _devices(
+        self, command: Command, engine: Engine | None, notes: list[str]
+    ) -> tuple[ListedDevice, ...] | None:
+        if engine is None or self.options.budget is not None:
+            return None
+        rpc = command.value("--rpc") if self.options.probe else None
+        try:
+            return list_devices(engine, {**os.environ, **command.environ}, rpc=rpc)
+        except ArrieroError as error:
+            notes.append(f"the engine does not list its devices: {error.message}")
+            return None
+
+    def _workers(
+        self, command: Command, devices: Sequence[ListedDevice] | None
+    ) -> dict[str, bool] | None:
+        """Which workers the engine could use; None where none was contacted."""
+        if not self.options.probe or devices is None:
+            return None
+        answered = {device.description for device in devices if device.name.startswith("RPC")}
+        return {endpoint: endpoint in answered for endpoint in _endpoints(command)}
+
+
+def _endpoints(command: Command) -> Iterator[str]:
+    for part in (command.value("--rpc") or "").split(","):
+        if part.strip():
+            yield part.strip()
+
+
+def worst(document: Check | Checks) -> str | None:
+    """The highest severity among all findings."""
+    checks = document.checks if isinstance(document, Checks) else (document,)
+    found = {finding.severity for check in checks for finding in check.findings}
+    return next((level for level in ("error", "warning", "info") if level in found), None)
+
+
+def fixed_lines(document: Check | Checks) -> tuple[str, ...]:
+    """The repaired command of each check as a line for a shell; as it was where nothing changed."""
+    checks = document.checks if isinstance(document, Checks) else (document,)
+    lines = []
+    for check in checks:
+        command = parse_command(check.fixed_argv or check.argv, builtin_flags(check.build), {})
+        lines.append(command.text())
+    return tuple(lines)

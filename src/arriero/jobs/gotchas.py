@@ -1,0 +1,104 @@
+"""``arriero gotchas``: what is known to break, and whether it does on this engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from arriero.engine import find_engine
+from arriero.experiment.reproduce import Lab
+from arriero.gotchas import Entry, Standing, registry
+from arriero.gotchas.verdicts import merged, own, own_directory, shipped, write
+from arriero.process import scratch_directory, sweep, temporary_directory
+from arriero.record import GotchaEntry, Gotchas, GotchaVerdict, Verdicts
+from arriero.report.progress import Progress, Silent
+
+
+def entries() -> Gotchas:
+    """All gotchas with their standing, without the text of their verdicts."""
+    verdicts = merged(shipped(), own())
+    return Gotchas(gotchas=tuple(_entry(entry, verdicts) for entry in registry().entries))
+
+
+def entry(id_: str) -> GotchaEntry:
+    """One gotcha with its verdicts.
+
+    Raises:
+        NotFoundError: There is none of that id.
+    """
+    return _entry(registry().get(id_), merged(shipped(), own()), whole=True)
+
+
+def _entry(entry: Entry, verdicts: Sequence[GotchaVerdict], *, whole: bool = False) -> GotchaEntry:
+    standing = Standing(tuple(v for v in verdicts if v.gotcha == entry.id))
+    head = entry.head
+    return GotchaEntry(
+        id=entry.id,
+        title=entry.title,
+        bundle=entry.bundle,
+        kind=head.kind.value,
+        severity=head.severity.value,
+        status=standing.status,
+        confidence=standing.confidence,
+        builds=standing.builds,
+        not_builds=standing.not_builds,
+        updated=head.updated,
+        concepts=head.concepts,
+        affects=asdict(head.affects),
+        log=head.log,
+        reporters=head.reporters,
+        provenance=asdict(head.provenance),
+        related=head.related,
+        reproductions=tuple(r.name for r in entry.reproductions),
+        sections=entry.sections,
+        verdicts=standing.verdicts if whole else (),
+    )
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``arriero gotchas verify`` can be told; ``out`` is where verdicts are kept."""
+
+    engine: str | None = None
+    out: Path | None = None
+
+
+def verify(
+    ids: Sequence[str],
+    options: Options,
+    *,
+    progress: Progress | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Verdicts:
+    """Run the reproductions of these gotchas (of all without ids) on an engine, keep the verdicts.
+
+    Each verdict is kept as soon as it is known, so that an interruption costs only the one at work.
+
+    Raises:
+        NotFoundError: There is no such gotcha, or no engine.
+        EngineError: The engine cannot be used.
+        RecordError: The verdicts cannot be kept.
+    """
+    rules = registry()
+    chosen = [rules.get(id_) for id_ in ids] or list(rules.entries)
+    environ = dict(os.environ if environ is None else environ)
+    sweep(temporary_directory())
+    engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd or Path.cwd())
+    directory = options.out or own_directory()
+    watch = progress or Silent()
+    found: list[GotchaVerdict] = []
+    watch.begin(2 * sum(len(one.reproductions) for one in chosen))
+    try:
+        with scratch_directory(temporary_directory()) as scratch:
+            lab = Lab(engine, scratch, on_step=watch.step)
+            for one in chosen:
+                for reproduction in one.reproductions:
+                    verdict = lab.reproduce(one.id, reproduction)
+                    write(directory, engine.build, [verdict])
+                    found.append(verdict)
+    finally:
+        watch.end()
+    return Verdicts(build=engine.build, verdicts=tuple(found))
