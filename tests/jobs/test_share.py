@@ -15,7 +15,7 @@ DOCUMENTS = (example_diagnosis(), example_explanation(), example_verification(),
 @pytest.mark.parametrize("form", ["markdown", "html"])
 def test_every_record_can_be_shared_without_its_paths(document: Document, form: str) -> None:
     text = render(document, form, Redactor())
-    assert "arriero" in text.lower()
+    assert "b10434" in text
     assert "/home/ana" not in text
 
 
