@@ -26,6 +26,7 @@ from arriero.memory.caches import cache_tensors, total
 from arriero.memory.hparams import read_hparams
 from tests.conftest import BUILDS
 from tests.gguf.serving import disk_bytes, serve
+from tests.gguf.site import site
 from tests.gguf.test_skeleton import split
 
 Engine = Callable[[int], Path]
@@ -178,6 +179,24 @@ def test_a_set_is_mapped_as_a_set(engine_path: Engine, tmp_path: Path) -> None:
     found = lines(engine_path(10434), Path(record.path), "-c", "512")
     assert found == lines(engine_path(10434), first, "-c", "512")
     assert [kind for _, kind, _ in found].count("model") == 3
+
+
+# --- remote -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verbatim", [False, True])
+def test_a_remote_set_is_as_a_local_one(verbatim: bool, tmp_path: Path) -> None:
+    first = split(write_model(tmp_path / "m.gguf", tiny("gemma3")), tmp_path / "set")
+    with site() as web:
+        for path in first.parent.iterdir():
+            web.files[f"/{path.name}"] = path.read_bytes()
+        address = web.url("/set-00003-of-00003.gguf") + "?token=s3cr3t"
+        remote = job.write_of(address, tmp_path / "r.gguf", verbatim=verbatim, environ={})
+    local = job.write_of(str(first), tmp_path / "l.gguf", verbatim=verbatim)
+    assert [Path(p).read_bytes() for p in remote.paths] == [
+        Path(p).read_bytes() for p in local.paths
+    ]
+    assert remote.source == web.url("/set-00001-of-00003.gguf")
 
 
 # --- failures -----------------------------------------------------------------------------------
