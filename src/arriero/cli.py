@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _SEPARATOR: Final = "--"
-_TAKES_COMMAND: Final = frozenset({"diagnose", "verify", "plan"})
+_TAKES_COMMAND: Final = frozenset({"diagnose", "verify", "plan", "check"})
 _SERVERS: Final = frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan"})
 _SWITCHES: Final = frozenset({"--json", "--as-given", "--help"})
 _INTERRUPTED: Final = "interrupted; every process that was started has ended"
@@ -630,6 +630,105 @@ def _dimensions(words: tuple[str, ...]) -> dict[str, int]:
             raise UsageError(f"not a dimension: {word}", hint="write it like --set layers=12")
         changes[name] = int(number)
     return changes
+
+
+@cli.command(
+    short_help="What is known to break about a command, before it is started.",
+    options_metavar="[OPTIONS]",
+)
+@click.argument("file", required=False, metavar="(FILE | -- llama-server ...)")
+@click.option(
+    "--budget", metavar="POOLS", callback=_read(_budget),
+    help="Memory to check against instead of this machine's, like CUDA0=24GiB,host=64GiB.",
+)  # fmt: skip
+@click.option("--engine", metavar="PATH", help="The llama-server whose flags and build count.")
+@click.option(
+    "--assume-build", type=click.IntRange(1, 1_000_000), metavar="N",
+    help="Ask no engine; take flags and rules of this llama.cpp build.",
+)  # fmt: skip
+@click.option("--probe", is_flag=True, help="Let the engine contact the workers of --rpc.")
+@click.option("--fix", is_flag=True, help="Print only the corrected command line.")
+@_json_option
+@click.pass_obj
+def check(
+    session: Session,
+    file: str | None,
+    budget: tuple[Pool, ...] | None,
+    engine: str | None,
+    assume_build: int | None,
+    probe: bool,
+    fix: bool,
+) -> int:
+    """Find what is known to go wrong with a llama-server command, without starting it.
+
+    FILE is a shell script, a systemd unit, a compose or llama-swap file, a models preset (INI) or a
+    JSON array of arguments. Nothing in it is run or filled in from the environment.
+    """
+    from arriero.jobs import check as job
+    from arriero.report import checks, terminal
+
+    if engine is not None and assume_build is not None:
+        raise UsageError("--engine and --assume-build exclude each other")
+    if (file is None) == (session.words is None):
+        raise UsageError(
+            "give either a file with commands or a command after --",
+            hint="arriero check start.sh   or   arriero check -- llama-server -m …",
+        )
+    options = job.Options(engine=engine, budget=budget, assume_build=assume_build, probe=probe)
+    document = (
+        job.check_file(Path(file), options)
+        if file is not None
+        else job.check_command(session.required("check"), options)
+    )
+    if fix and not session.json:
+        lines = job.fixed_lines(document)
+        session.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    else:
+        session.show(document, lambda: checks.check(document, **terminal.options(sys.stdout)))
+    return 1 if job.worst(document) == "error" else 0
+
+
+@cli.command(short_help="What is known to break: list, show ID, verify on this engine.")
+@click.argument("action", type=click.Choice(["list", "show", "verify"]))
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--engine", metavar="PATH", help="The llama-server to verify on.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Keep the verdicts in this directory instead of with the records.",
+)  # fmt: skip
+@_json_option
+@click.pass_obj
+def gotchas(
+    session: Session,
+    action: Literal["list", "show", "verify"],
+    ids: tuple[str, ...],
+    engine: str | None,
+    out: Path | None,
+) -> int:
+    """List what is known to break, show one, or reproduce them on an engine.
+
+    verify runs the reproduction of each (of those given, else of all) and its control with the
+    workaround, and keeps what they showed. Only verdicts decide what a gotcha's status is.
+    """
+    from arriero.jobs import gotchas as job
+    from arriero.report import checks, terminal
+
+    options = terminal.options(sys.stdout)
+    if action == "verify":
+        verdicts = job.verify(ids, job.Options(engine, out), progress=session.progress())
+        session.show(verdicts, lambda: checks.verdicts(verdicts, **options))
+        return 0
+    if action == "list":
+        if ids:
+            raise UsageError("list takes no ID", hint=f"arriero gotchas show {ids[0]}")
+        every = job.entries()
+        session.show(every, lambda: checks.gotchas(every, **options))
+        return 0
+    if len(ids) != 1:
+        raise UsageError("show takes one ID", hint="arriero gotchas list shows all")
+    one = job.entry(ids[0])
+    session.show(one, lambda: checks.gotcha(one, **options))
+    return 0
 
 
 # --- from arguments to an exit status ------------------------------------------------------------
