@@ -37,6 +37,9 @@ from arriero.record.documents import (
     PoolRecord,
     Recommendation,
     Requests,
+    Run,
+    RunBuffer,
+    RunSettings,
     Sample,
     Slope,
     Speed,
@@ -644,4 +647,58 @@ def example_error() -> ErrorDocument:
             message=f"no model at {MODEL}",
             hint="check the path after -m",
         )
+    )
+
+
+def example_run() -> Run:
+    """What the recommended command took, beside formulas and the engine's dry run."""
+    trial, baseline = example_trials()[-1], example_baseline()
+    sizes = ((Component.KV, Method.EXACT), (Component.RS, Method.EXACT))
+    taken = {b.component: b.bytes for b in trial.buffers}
+    return Run(
+        id="run-5c340bd0",
+        taken_at=baseline.taken_at,
+        model="3358bc12ff7a3c02cebb0054e988df2f",
+        arch="qwen35",
+        engine=baseline.engine,
+        devices=baseline.devices,
+        settings=RunSettings(
+            n_ctx=4096,
+            n_ctx_seq=256,
+            n_seq_max=16,
+            kv_unified=False,
+            n_batch=2048,
+            n_ubatch=512,
+            n_rs_seq=0,
+            n_outputs_max=16,
+            flash_attn="auto",
+            type_k="f16",
+            type_v="f16",
+            layers=("CPU*41",),
+        ),
+        outcome=trial.outcome,
+        buffers=(
+            *(
+                RunBuffer(
+                    component=component,
+                    device="CPU",
+                    taken=taken[component],
+                    rounding=5243,
+                    planned=taken[component],
+                    method=method,
+                    asked=taken[component],
+                )
+                for component, method in sizes
+            ),
+            RunBuffer(
+                component=Component.COMPUTE,
+                device="CPU",
+                taken=taken[Component.COMPUTE],
+                rounding=5243,
+                planned=mib(320),
+                method=Method.ESTIMATED,
+                asked=taken[Component.COMPUTE],
+            ),
+        ),
+        peak=trial.peak,
     )

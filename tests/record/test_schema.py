@@ -51,6 +51,7 @@ MAKERS: dict[str, Callable[[], msgspec.Struct]] = {
     "explanations": examples.example_explanations,
     "diagnosis": examples.example_diagnosis,
     "verification": examples.example_verification,
+    "run": examples.example_run,
 }
 
 
