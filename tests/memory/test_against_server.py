@@ -19,6 +19,7 @@ from arriero.gguf import write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import Shape
 from arriero.machine import Pool
+from arriero.memory.pools import parse_pools
 from arriero.process import start
 from tests.conftest import BUILDS
 from tests.engine_oracle.real import ANY_PORT, account
@@ -118,6 +119,20 @@ def test_a_plan_without_an_engine_is_never_below_the_server(
     (compute,) = [b for b in planned.buffers if b.component is Component.COMPUTE]
     assert compute.upper_bound
     assert (compute.bytes or 0) / (1 << 20) > logged["compute", "CPU"]
+
+
+def test_devices_that_the_engine_has_not_are_by_formulas(
+    engines: dict[int, Engine], models: dict[str, Path]
+) -> None:
+    pools = parse_pools("CUDA0=24GiB,CUDA1=16GiB,host=64GiB")
+    planned = plan(models["llama"], "-c 4096", engine=engines[10434], pools=pools)
+    assert [note.text for note in planned.notes if note.id == "dry_run"] == [
+        "CUDA0 is not in this engine: no dry run, sizes are by formulas"
+    ]
+    kv = {b.device: b.bytes for b in planned.buffers if b.component is Component.KV}
+    assert set(kv) == {"CUDA0", "CUDA1"}
+    matching = plan(models["llama"], "-c 4096", engine=engines[10434], pools=[ROOMY])
+    assert not [note for note in matching.notes if note.id == "dry_run"]
 
 
 def test_an_engine_that_lacks_the_architecture_says_so(engines: dict[int, Engine]) -> None:

@@ -15,6 +15,7 @@ from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.sizes import GIB, MIB
 from arriero.base.words import Component, Method
 from arriero.command import builtin_flags, parse_command
+from arriero.engine import ListedDevice
 from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.machine import Pool
@@ -101,6 +102,28 @@ def test_a_pool_fits_with_its_margin_only(
     assert plan(models["llama"], "-c 4096 -cram 0", pools=[short]).fits is False
 
 
+@pytest.mark.parametrize(
+    ("device", "method"),
+    [("CUDA0", Method.UNKNOWN), ("Vulkan0", Method.ESTIMATED), ("MTL0", None), ("RPC0", "unknown")],
+)
+def test_only_backends_with_a_pool_leave_something_unknown(
+    models: dict[str, Path], device: str, method: Method | None
+) -> None:
+    pools = [ROOMY, Pool(device, (device,), 1 << 40, 1 << 40, "a test")]
+    planned = plan(models["llama"], "-c 4096", pools=pools)
+    pool = lines(planned, Component.POOL)
+    assert (pool[device].method if pool else None) == method
+    assert planned.fits is (None if method == Method.UNKNOWN else True)
+    if method == Method.UNKNOWN:
+        assert "margin 1.00 GiB" in pool[device].reason
+
+
+def test_a_worker_on_a_cpu_has_no_pool(models: dict[str, Path]) -> None:
+    listed = ListedDevice("RPC0", "10.0.0.2:50052", GIB, GIB)
+    pools = [ROOMY, Pool("RPC0", ("RPC0",), 1 << 40, 1 << 40, "a test", listed=(listed,))]
+    assert not lines(plan(models["llama"], "-c 4096 -fit off", pools=pools), Component.POOL)
+
+
 def test_address_space_holds_stacks_and_arenas_too(models: dict[str, Path]) -> None:
     size = 8 * GIB
     ram = Pool("host", ("host",), size, size, "MemAvailable")
@@ -128,8 +151,7 @@ def test_unified_memory_is_one_pool(models: dict[str, Path]) -> None:
     planned = plan(models["llama"], "-c 4096", pools=[shared])
     assert {b.device for b in planned.buffers} >= {"Vulkan0", "CPU_Mapped", "Vulkan_Host"}
     assert planned.pools[0].planned == sum(b.bytes or 0 for b in planned.buffers)
-    # the backend's own pools are not known before
-    assert planned.fits is None
+    assert planned.fits is True
 
 
 def test_a_card_that_lacks_room_does_not_fit_whatever_is_unknown(models: dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from arriero.memory.caches import (
     total,
 )
 from arriero.memory.calibration import Calibration, corrected, run_settings
-from arriero.memory.compute import compute_bound, widest_activation
+from arriero.memory.compute import compute_bound, widest_activation, workspace_bound
 from arriero.memory.context import PAD, pad
 from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
 from arriero.memory.host import CHECKPOINTS_OF_A_TURN, checkpoint_bytes, graph_bound
@@ -100,6 +101,9 @@ def plan_budget(
 
 
 _DRY_RUN_SECONDS: Final = 60.0
+_FIT_CEILING: Final = 2_000_000
+"""Tensors times layers; a model of 235B has 1,128 times 94, and its fit takes 0.1 s."""
+_NO_DEVICE: Final = re.compile(r"this engine has no (?:device|buffer type) (\S+)")
 _UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
 """What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
 Place = tuple[Component, str]
@@ -232,8 +236,13 @@ class _Planning:
             self._answers[request] = answer
             return answer
         self._mute = True
+        foreign = _NO_DEVICE.search(answer.reason)
         if _UNKNOWN_TO_ENGINE in answer.reason:
             self._lacks = True
+        elif foreign:
+            name = foreign[1]
+            why = "is a worker" if name.startswith("RPC") else "is not in this engine"
+            self._note("dry_run", f"{name} {why}: no dry run, sizes are by formulas")
         else:
             self._note("dry_run", f"the engine gives no answer by a dry run: {answer.reason}")
         return None
@@ -257,6 +266,9 @@ class _Planning:
             return
         if self._request.split_mode == "tensor":
             self._note("fit", "--fit gives up: it knows no -sm tensor; the start goes on as asked")
+            return
+        if len(self._header.tensors) * h.n_layer_all > _FIT_CEILING:
+            self._note("fit", "what --fit does is not looked at: the header is too large")
             return
         setup = self._fit_setup(h)
         found = None
@@ -412,7 +424,7 @@ class _Planning:
         yield from self._mtp(h, layers)
         for device in dict.fromkeys(layers):
             if device != CPU:
-                yield _unknown(Component.POOL, device, "grows with the longest prompt")
+                yield from self._workspace(h, eff, device)
 
     def _layers(self, h: Hparams, request: DryRunRequest) -> tuple[str, ...]:
         split = request.tensor_split
@@ -604,6 +616,27 @@ class _Planning:
             turn = min(CHECKPOINTS_OF_A_TURN, kept)
             reason = f"a turn of a chat adds up to {turn} of {human(each)}"
             yield _line(Component.CHECKPOINTS, CPU, size, method, upper_bound=True, reason=reason)
+
+    def _workspace(self, h: Hparams, eff: Effective, device: str) -> Iterator[PlanBuffer]:
+        """What a backend takes for itself while it computes, in no buffer of llama.cpp's."""
+        size = workspace_bound(device, h, eff, widest_activation(self._header, h))
+        if size:
+            reason = "scratch of matrix products"
+            yield _line(
+                Component.POOL, device, size, Method.ESTIMATED, upper_bound=True, reason=reason
+            )
+        elif size is None and not self._computes_on_cpu(device):
+            margin = human(self._margins().get(device, 0))
+            what = "what its backend keeps is not known"
+            if not device.startswith("RPC"):
+                what = "grows with the longest prompt"
+            reason = f"{what}; margin {margin}"
+            yield _unknown(Component.POOL, device, reason)
+
+    def _computes_on_cpu(self, device: str) -> bool:
+        """A worker on a CPU reports all of its memory as free."""
+        listed = next((one for p in self._pools for one in p.listed if one.name == device), None)
+        return listed is not None and device.startswith("RPC") and listed.free == listed.total
 
     def _mtp(self, h: Hparams, layers: Sequence[str]) -> Iterator[PlanBuffer]:
         """The context that drafts with the model's own NextN layers."""

@@ -7,6 +7,7 @@ formula is exact. This one adds what is alive at once in the widest places, gene
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from arriero.engine.oracle import DryRunRequest
@@ -47,6 +48,31 @@ def compute_bound(hparams: Hparams, request: DryRunRequest, eff: Effective, wide
     total += _STATES * _F32 * slots * (1 + eff.n_rs_seq) * (h.n_embd_r + h.n_embd_s)
     total += 2 * _F32 * eff.n_outputs_max * h.n_vocab
     return total + _FIXED
+
+
+_WITHOUT_WORKSPACE: Final = re.compile(r"(CPU|MTL|Metal|BLAS)")
+_PADDED: Final = 256
+_SPLITS: Final = 8
+_MOST_SPLIT: Final = 128 << 20
+"""Products are split only while they leave half of the cores idle, so that the parts stay small."""
+
+
+def workspace_bound(device: str, hparams: Hparams, eff: Effective, widest: int) -> int | None:
+    """Bytes that a backend takes on a device beside every buffer; null where nothing bounds it.
+
+    By llama.cpp's source: CUDA, ROCm, MUSA, SYCL and CANN keep a pool that grows with whatever a
+    prompt needs. Metal counts its scratch into its tensors, so that compute holds it. Vulkan keeps
+    the activations of the widest product in the type that it computes in, and the parts of products
+    that it splits; weights of a type without a kernel of its own would come on top. On software
+    Vulkan no prompt made it grow.
+    """
+    if _WITHOUT_WORKSPACE.match(device):
+        return 0
+    if not device.startswith("Vulkan"):
+        return None
+    tokens = pad(min(eff.context.n_ctx, eff.n_ubatch), _PADDED)
+    wide = max(widest, hparams.n_embd)
+    return 2 * tokens * wide + min(_SPLITS * _F32 * tokens * wide, _MOST_SPLIT)
 
 
 def widest_activation(header: Header, hparams: Hparams) -> int:
