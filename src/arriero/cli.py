@@ -367,7 +367,7 @@ def plan(
 
     \b
         arriero plan model.gguf -c 8192 -np 4
-        arriero plan -- llama-server -m model.gguf
+        arriero plan -- llama-server ...
 
     Every buffer with where its size comes from, what is left of each pool of memory, what to change
     if it does not fit. MODEL is a file, any part of a split set, or an http(s):// or hf:// address,

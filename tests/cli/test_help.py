@@ -7,6 +7,7 @@ import re
 import pytest
 
 from arriero.cli import cli
+from arriero.command import builtin_flags
 from tests.cli.running import Place
 from tests.conftest import ROOT
 
@@ -27,6 +28,8 @@ def test_options_in_the_readme_exist() -> None:
     own = " ".join(text.partition(" -- ")[0] for text in written)
     used = re.findall(r"(?<!\S)--?[a-z][a-z-]*", own)
     assert used
+    # a plan takes those of llama-server as well
+    options |= {name for flag in builtin_flags().flags for name in flag.names}
     assert set(used) <= options
 
 

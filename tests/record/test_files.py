@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from arriero.base.errors import ArrieroError, NotFoundError, RecordError
 from arriero.record import decode, encode, read_document, write_document, write_whole
 from tests import examples
+from tests.report import plans
 
 MAKERS = (
     examples.example_diagnosis,
@@ -29,6 +30,7 @@ MAKERS = (
     examples.example_router_explanation,
     examples.example_verification,
     examples.example_error,
+    plans.example,
 )
 
 

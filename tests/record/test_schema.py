@@ -13,6 +13,7 @@ import pytest
 from arriero.base.errors import UsageError
 from arriero.record import SCHEMAS, encode, json_schema
 from tests import examples
+from tests.report import plans
 
 CONTRACT = {
     "error": "schema error",
@@ -37,6 +38,12 @@ CONTRACT = {
     "diagnosis.recommendation": "argv env changes costs verified skipped worst_case",
     "diagnosis.recommendation.worst_case": "planned limit fits",
     "verification": "schema verified skipped",
+    "plan": "schema model context buffers pools fits advice",
+    "plan.model": "path arch memory_class n_layer n_recurrent_layer n_ctx_train file_bytes",
+    "plan.context": "n_ctx n_ctx_seq n_seq_max kv_unified n_rs_seq",
+    "plan.buffers": "component device bytes method upper_bound",
+    "plan.pools": "name devices total free limited_by planned margin headroom fits",
+    "plan.advice": "change cost saves argv",
 }
 WORDS = {
     "component": "weights kv rs compute graph output prompt_cache checkpoints mmproj draft pool",
@@ -52,6 +59,7 @@ MAKERS: dict[str, Callable[[], msgspec.Struct]] = {
     "diagnosis": examples.example_diagnosis,
     "verification": examples.example_verification,
     "run": examples.example_run,
+    "plan": plans.example,
 }
 
 
