@@ -366,7 +366,7 @@ def plan(
     """Say what a llama-server command will take, before it is started.
 
     \b
-        arriero plan model.gguf -c 8192 -np 4
+        arriero plan m.gguf -c 8192 -np 4
         arriero plan -- llama-server ...
 
     Every buffer with where its size comes from, what is left of each pool of memory, what to change
