@@ -10,11 +10,11 @@ import pytest
 
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
-from arriero.base.words import Component, Method
+from arriero.base.words import Component, Cost, Method
 from arriero.record.documents import FrontierPoint, Plan, PlanNote
 from arriero.report import html, markdown, terminal, view
 from arriero.report._text import cells, command
-from tests.report.plans import example, plans
+from tests.report.plans import example, made, plans
 from tests.report.test_html import Page
 from tests.report.test_markdown import outside_code, tables
 from tests.report.variants import HOSTILE, with_
@@ -29,7 +29,7 @@ WORDS = {
     "moved by fit": "FITS AS FAR AS KNOWN",
     "two cards": "FITS AS FAR AS KNOWN",
     "idle card": "FITS AS FAR AS KNOWN",
-    "unified": "FITS AS FAR AS KNOWN",
+    "unified": "FITS",
     "workers": "FITS AS FAR AS KNOWN",
     "unknown architecture": "CANNOT BE SAID",
     "unknown, host only": "CANNOT BE SAID",
@@ -82,6 +82,15 @@ def test_the_verdict_is_what_the_plan_says_and_no_more(name: str) -> None:
     assert finding.word == WORDS[name]
     assert (doc.fits is True) == (finding.word == "FITS")
     assert (doc.fits is False) == (finding.tone is view.Tone.BAD)
+
+
+def test_plans_as_they_are_made_now_read_well() -> None:
+    for doc in made().values():
+        finding = view.plan(doc).finding
+        assert (doc.fits is True) == (finding.word == "FITS")
+        assert all(cells(line) <= 80 for line in terminal.plan(doc).splitlines())
+        assert Page(html.plan(doc)).open == []
+        assert markdown.prose(finding.sentence) in markdown.plan(doc)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -187,6 +196,16 @@ def test_changes_for_several_pools_say_which() -> None:
     text = terminal.plan(with_(doc, advice=(with_(first, pool="host"), *others)))
     assert "host −1044" in text
     assert "CUDA0 1004" in text
+
+
+def test_what_stands_on_another_change_is_no_change_of_its_own() -> None:
+    doc = example()
+    _, best, quality, _ = doc.advice
+    more = with_(best, recommended=False, change="-ub 64", argv=(*best.argv, "-ub", "64"))
+    alone = with_(quality, change="-c 8192", argv=(*doc.argv[:3], "-c", "8192"), cost=Cost.FREE)
+    facts = view.plan(with_(doc, advice=(best, quality, more, alone)))
+    assert [fix.change for fix in facts.fixes] == ["-c 8192", best.change, quality.change]
+    assert [fix.change for fix in facts.beside] == ["-ub 64"]
 
 
 def test_a_narrow_screen_keeps_every_change() -> None:

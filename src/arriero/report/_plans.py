@@ -335,10 +335,17 @@ def fixes(doc: Plan) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:
     ]
     if doc.fits is not False:
         return (), tuple(shown)
-    best = next((one.argv for one in doc.advice if one.recommended), None)
-    # What goes on top of the recommended command is no alternative to it.
-    beside = [fix for fix in shown if best and {*best} < {*fix.advice.argv}]
-    return tuple(fix for fix in shown if fix not in beside), tuple(beside)
+    best = next((one.argv for one in doc.advice if one.recommended), ())
+    given = {*doc.argv}
+
+    def on_top(fix: Fix) -> bool:
+        """Whether its command has what the recommended one changes, and it does not say so."""
+        told = {*fix.advice.change.split()}
+        return not fix.advice.recommended and bool(({*best} - given - told) & {*fix.advice.argv})
+
+    beside = [fix for fix in shown if on_top(fix)]
+    fixes = sorted((f for f in shown if f not in beside), key=lambda f: f.advice.cost.rank)
+    return tuple(fixes), tuple(beside)
 
 
 def _costs(advice: Advice, margins: Mapping[str, int]) -> str:
