@@ -267,6 +267,18 @@ def test_memory_that_is_one_is_shown_as_one() -> None:
     assert "weights Vulkan0" in text
 
 
+def test_a_limit_that_can_be_moved_says_how_where_room_is_wanting() -> None:
+    doc = PLANS["unified"]
+    knob = {"knob": "ttm.pages_limit", "move_with": "amd-ttm --set GIB"}
+    (pool,) = (with_(pool, **knob) for pool in doc.pools)
+    told = "the limit is ttm.pages_limit: amd-ttm --set GIB"
+    assert told not in terminal.plan(with_(doc, pools=(pool,)))
+    short = with_(doc, fits=False, pools=(with_(pool, fits=False, headroom=-MIB),))
+    assert told in flat(terminal.plan(short))
+    assert markdown.prose(told) in markdown.plan(short)
+    assert told in Page(html.plan(short)).text
+
+
 def test_what_a_driver_cannot_mean_is_not_used() -> None:
     text = flat(terminal.plan(PLANS["unusable"]))
     assert "its size cannot be used: the driver reports more free (31.00 GiB) than there is" in text

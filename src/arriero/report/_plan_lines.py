@@ -76,6 +76,8 @@ def _shares(pools: Sequence[Contents], width: int) -> list[Line]:
         tone = {True: Tone.GOOD, False: Tone.BAD, None: Tone.OPEN}[one.fits]
         verdict = wrap(one.verdict, width, first="  → ", rest="    ")
         lines += [Line(line, tone.value) for line in verdict]
+        if one.knob and not one.fits:
+            lines += map(Line, wrap(one.knob, width, first="    "))
     return lines
 
 

@@ -77,6 +77,7 @@ def _item(one: Contents) -> Markup:
         draw.axis(scale, draw.size_ticks(high), lambda tick: say.size(int(tick))),
         el("p", f"{_values(one)} MiB", class_="values"),
         el("p", f"→ {one.verdict}", class_=f"state state-{state}"),
+        *([el("p", one.knob, class_="values")] if one.knob else []),
     )
 
 

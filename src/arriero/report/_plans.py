@@ -70,6 +70,8 @@ class Contents:
     about: str
     shares: tuple[Share, ...]
     verdict: str
+    knob: str
+    """What moves its limit; empty where nothing does."""
     fits: bool | None
     pool: PlanPool | None = field(repr=False)
 
@@ -131,6 +133,7 @@ def contents(doc: Plan) -> tuple[Contents, ...]:
                 about="",
                 shares=homeless,
                 verdict="nothing is known about this memory",
+                knob="",
                 fits=None,
                 pool=None,
             )
@@ -146,6 +149,7 @@ def _contents(pool: PlanPool, doc: Plan) -> Contents:
         about=_about(pool),
         shares=tuple(_share(buffer, pool, doc) for buffer in inside),
         verdict=_verdict(pool, inside),
+        knob=_knob(pool),
         fits=pool.fits,
         pool=pool,
     )
@@ -209,6 +213,13 @@ def _verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
     else:
         later = f"what grows can leave {left(pool.headroom)} of the {kept} to keep"
     return f"starts with {left(start)} left, but {later}"
+
+
+def _knob(pool: PlanPool) -> str:
+    if not pool.knob:
+        return ""
+    how = f": {printable(pool.move_with)}" if pool.move_with else ""
+    return f"the limit is {printable(pool.knob)}{how}"
 
 
 def rooms(pools: Sequence[Contents]) -> str:

@@ -133,7 +133,7 @@ def _pool(one: Contents) -> Iterable[str]:
     ]
     if rows:
         yield grid(("what", "on", "MiB", "method", "about"), rows, right={2})
-    yield prose(f"→ {one.verdict}")
+    yield prose(f"→ {one.verdict}" + (f"; {one.knob}" if one.knob else ""))
 
 
 def _frontier(reaches: Sequence[Reach]) -> list[str]:
