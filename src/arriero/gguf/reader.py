@@ -38,8 +38,8 @@ _MAX_SHOWN: Final = 80
 """Characters of a name in a message."""
 _MAX_TEXT: Final = 16 << 20
 """Bytes of all metadata strings together, arrays of strings aside."""
-_MAX_STRINGS: Final = 1 << 24
-"""Elements of all arrays of strings together."""
+_MAX_STRINGS: Final = 1 << 22
+"""Elements of all arrays of strings together: a third of a second."""
 _MAX_NUMBERS: Final = 1 << 14
 """Elements up to which an array of numbers is read, and 16 times as many in all."""
 _MAX_ALIGNMENT: Final = 1 << 20
