@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
 import tracemalloc
@@ -147,14 +148,14 @@ def test_other_files_are_named(data: bytes) -> None:
 
 
 def damaged() -> Iterator[tuple[bytes, str]]:
-    yield Gguf(version=1).build(), "version 1 is not 2 or 3"
-    yield Gguf(version=4).build(), "version 4 is not 2 or 3"
+    yield Gguf(version=1).build(), r"version 1 \(byte 4\) is not 2 or 3"
+    yield Gguf(version=4).build(), r"version 4 \(byte 4\) is not 2 or 3"
     yield b"GGUF\3\0", "file is truncated: the file header at byte 4"
     yield Gguf(key_count=1 << 60).build(), "number of keys"
     yield Gguf(tensor_count=1 << 60).build(), "number of tensors"
     yield Gguf(key_count=2, alignment=1).string("a", "b").build(), "truncated: key 2 of 2"
-    yield Gguf().number("k", 1).number("k", 2).build(), "key 'k' appears twice, again at byte 41"
-    yield Gguf().key("k", 77, b"").build(), "key 'k' has the unknown type 77"
+    yield Gguf().number("k", 1).number("k", 2).build(), r"key 'k' appears twice \(byte 41\)"
+    yield Gguf().key("k", 77, b"").build(), r"key 'k' has the unknown type 77 \(byte 24\)"
     nested = struct.pack("<IQ", ARRAY, 1)
     yield Gguf().key("k", ARRAY, nested).build(), "array of arrays"
     for kind, size in ((8, 8), (4, 4), (12, 8)):
@@ -181,8 +182,9 @@ def damaged() -> Iterator[tuple[bytes, str]]:
 
 @pytest.mark.parametrize(("data", "says"), [pytest.param(*d, id=d[1]) for d in damaged()])
 def test_damage_is_named_with_its_place(data: bytes, says: str) -> None:
-    with pytest.raises(ModelError, match=says):
+    with pytest.raises(ModelError, match=says) as caught:
         read(data)
+    assert re.search(r"byte \d+", caught.value.message)
 
 
 def test_every_cut_of_a_file_is_refused() -> None:

@@ -202,6 +202,10 @@ def _integer(header: Header, key: str, default: int) -> int:
 # --- one file -----------------------------------------------------------------------------------
 
 
+_Row = tuple[int, str, int, tuple[int, ...], int]
+"""Where a tensor's entry is; its name, type, dimensions and offset as they are in the file."""
+
+
 class _Reader:
     """A cursor over one file, with a buffer of one chunk."""
 
@@ -211,8 +215,9 @@ class _Reader:
         self._base = 0
         self._buffer = source.read(0, _START, _CHUNK)
         self._at = 0
-        self._what = "the file header"
+        self._what, self._where = "the file header", 0
         self._order = "<"
+        self._alignment = DEFAULT_ALIGNMENT
         self._text_left = _MAX_TEXT
         self._strings_left = _MAX_STRINGS
         self._numbers_left = 16 * _MAX_NUMBERS
@@ -224,16 +229,15 @@ class _Reader:
         self._limit("number of tensors", tensor_count, _MAX_TENSORS)
         self._limit("number of keys", key_count, _MAX_KEYS)
         metadata = self._metadata(key_count)
-        alignment = self._alignment(metadata)
         rows = self._tensor_rows(tensor_count)
-        data_offset = -(-self._at // alignment) * alignment
+        data_offset = -(-self._at // self._alignment) * self._alignment
         return Header(
             version=version,
             big_endian=self._order == ">",
             metadata=metadata,
-            tensors=self._placed(rows, data_offset, alignment),
+            tensors=self._placed(rows, data_offset),
             data_offset=data_offset,
-            alignment=alignment,
+            alignment=self._alignment,
             file_bytes=self._size,
             parts=(Part(self._source.name, self._size, data_offset),),
         )
@@ -254,20 +258,21 @@ class _Reader:
         if version not in (2, 3):
             hint = "convert the model again" if version < 2 else "is it written by newer software?"
             raise ModelError(
-                f"{self._source.name}: GGUF version {version} is not 2 or 3", hint=hint
+                f"{self._source.name}: GGUF version {version} (byte 4) is not 2 or 3", hint=hint
             )
         return version
 
     def _metadata(self, count: int) -> dict[str, Value]:
         metadata: dict[str, Value] = {}
         for index in range(count):
-            self._what = f"key {index + 1} of {count}"
-            start = self._at
+            self._what, self._where = f"key {index + 1} of {count}", self._at
             key = self._string(_MAX_NAME)
             self._what = f"key {_short(key)}"
             if key in metadata:
-                raise self._wrong(f"appears twice, again at byte {start}")
+                raise self._wrong("appears twice")
             metadata[key] = self._value()
+            if key == "general.alignment":
+                self._alignment = self._checked_alignment(metadata[key])
         return metadata
 
     def _value(self) -> Value:
@@ -295,25 +300,24 @@ class _Reader:
         try:
             return ValueType(number)
         except ValueError:
-            raise self._wrong(f"has the unknown type {number} at byte {self._at - 4}") from None
+            raise self._wrong(f"has the unknown type {number}") from None
 
-    def _alignment(self, metadata: Mapping[str, Value]) -> int:
-        value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    def _checked_alignment(self, value: Value) -> int:
         if (
             isinstance(value, bool)
             or not isinstance(value, int)
             or not 0 < value <= _MAX_ALIGNMENT
             or value & (value - 1)
         ):
-            self._what = "key 'general.alignment'"
-            raise self._wrong(f"is {value}, no power of two up to {_MAX_ALIGNMENT}")
+            said = value if isinstance(value, int) else "no number"
+            raise self._wrong(f"is {said}, no power of two up to {_MAX_ALIGNMENT}")
         return value
 
-    def _tensor_rows(self, count: int) -> list[tuple[str, int, tuple[int, ...], int]]:
-        """Name, type, dimensions and offset of each tensor, as they are in the file."""
+    def _tensor_rows(self, count: int) -> list[_Row]:
         rows = []
         names: set[str] = set()
         for index in range(count):
+            where = self._where = self._at
             self._what = f"tensor {index + 1} of {count}"
             name = self._string(_MAX_NAME)
             self._what = f"tensor {_short(name)}"
@@ -324,23 +328,21 @@ class _Reader:
             self._limit("number of dimensions", dims, MAX_DIMS)
             shape: tuple[int, ...] = self._numbers(f"{dims}Q")
             type_id, offset = self._numbers("IQ")
-            rows.append((name, type_id, shape, offset))
+            rows.append((where, name, type_id, shape, offset))
         return rows
 
-    def _placed(
-        self, rows: list[tuple[str, int, tuple[int, ...], int]], data_offset: int, alignment: int
-    ) -> tuple[TensorInfo, ...]:
+    def _placed(self, rows: list[_Row], data_offset: int) -> tuple[TensorInfo, ...]:
         """The tensors with their size and place, all inside the file."""
         starts = sorted({offset for *_, offset in rows})
         room = dict(zip(starts, [*starts[1:], self._size - data_offset], strict=False))
         tensors = []
-        for name, type_id, shape, offset in rows:
-            self._what = f"tensor {_short(name)}"
+        for where, name, type_id, shape, offset in rows:
+            self._what, self._where = f"tensor {_short(name)}", where
             elements = math.prod(shape)
             if elements > _MAX_ELEMENTS:
                 raise self._wrong(f"has the absurd shape {list(shape)}")
-            if offset % alignment:
-                raise self._wrong(f"starts at {offset}, no multiple of the alignment {alignment}")
+            if offset % self._alignment:
+                raise self._wrong(f"starts at {offset}, no multiple of {self._alignment}")
             kind = TENSOR_TYPES.get(type_id)
             if kind is None:
                 size = max(room[offset] - offset, 0)
@@ -363,7 +365,7 @@ class _Reader:
     # the bytes
 
     def _wrong(self, text: str) -> ModelError:
-        return ModelError(f"{self._source.name}: {self._what} {text}")
+        return ModelError(f"{self._source.name}: {self._what} {text} (byte {self._where})")
 
     def _limit(self, what: str, value: int, ceiling: int) -> None:
         if value > ceiling:
@@ -391,7 +393,7 @@ class _Reader:
             self._base = self._at
             self._buffer = self._source.read(self._at, length, _CHUNK)
             if len(self._buffer) < length:
-                raise self._wrong(f"cannot be read at byte {self._at}: the file has shrunk")
+                raise self._wrong("cannot be read: the file has shrunk")
 
     def _numbers(self, codes: str) -> tuple[int, ...]:
         layout = struct.Struct(self._order + codes)
