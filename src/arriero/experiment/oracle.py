@@ -120,6 +120,8 @@ class PlannedSizes:
         command = context(point.tokens).apply(command)
         if point.n_ubatch is not None:
             command = command.with_value("-ub", str(point.n_ubatch))
+        if command.flags.get("--fit") is not None:  # points are compared as they are placed now
+            command = command.with_value("--fit", "off")
         return command
 
 

@@ -1,0 +1,138 @@
+"""Sizes by plans: the engine asked for all points at once, else the formulas."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arriero.base.sizes import GIB
+from arriero.base.words import Component
+from arriero.command import Command, builtin_flags, parse_command
+from arriero.engine import Engine
+from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.experiment import PlannedSizes, Planner, Point, oracle
+from arriero.gguf import presets, read_header, write_model
+from arriero.machine import Pool
+from arriero.memory import plan_budget, request_of
+
+HOST = Pool("host", ("host",), 16 * GIB, 16 * GIB, "a test")
+POINTS = [Point(slots, tokens) for slots in (1, 2, 7, 16) for tokens in (512, 4096, 20000)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = presets.tiny("gemma3", layers=6)
+    return write_model(tmp_path_factory.mktemp("models") / "swa.gguf", shape)
+
+
+def command_of(model: Path, *args: str) -> Command:
+    words = ["llama-server", "-m", str(model), "-c", "4096", "-np", "4", *args]
+    return parse_command(words, builtin_flags(), dict(os.environ))
+
+
+def planner(model: Path, server: Path, *args: str, pools: Sequence[Pool] = (HOST,)) -> Planner:
+    engine = Engine(
+        path=server,
+        found_by="a test",
+        version="",
+        build=10434,
+        build_source=None,
+        commit=None,
+        backends=(),
+        library_path=None,
+        rpc_server=None,
+        flags=builtin_flags(),
+    )
+    header, command = read_header(model), command_of(model, *args)
+    return Planner(engine, header, command, model=model, pools=pools)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many requests each dry run had, the real one behind it."""
+    counts: list[int] = []
+
+    def count(
+        directory: Path, requests: Sequence[DryRunRequest], **kw: Any
+    ) -> tuple[DryRun | Unanswered, ...]:
+        counts.append(len(requests))
+        return dry_run(directory, requests, **kw)
+
+    monkeypatch.setattr(oracle, "dry_run", count)
+    return counts
+
+
+@pytest.mark.engine
+def test_many_points_are_one_question_and_each_is_asked_once(
+    model: Path, engine_path: Callable[[int], Path], asked: list[int]
+) -> None:
+    server = engine_path(10434)
+    sizes = PlannedSizes(planner(model, server), command_of(model))
+    totals = sizes.total(POINTS)
+    assert asked == [len(POINTS)]
+    assert sizes.total(POINTS[::-1]) == totals[::-1]
+    assert sum(asked) == len(POINTS)
+    requests = [
+        request_of(command_of(model), model, n_ctx=p.tokens, n_seq_max=p.slots, kv_unified=False)
+        for p in POINTS
+    ]
+    answers = dry_run(server.parent, requests, environ=dict(os.environ), timeout=60)
+    for total, on_cpu, run in zip(totals, sizes.total(POINTS, "CPU"), answers, strict=True):
+        assert isinstance(run, DryRun)
+        assert on_cpu is not None
+        assert total is not None
+        buffers = sum(b.context + b.compute + b.output for b in run.buffers)
+        # host memory that no size line shows differs by pages from child to child
+        assert abs(total - buffers - run.address_space_delta) < 1 << 20
+
+
+def test_an_engine_that_does_not_answer_is_asked_once_and_formulas_go_on(
+    model: Path, tmp_path: Path, asked: list[int]
+) -> None:
+    plans = planner(model, tmp_path / "static" / "llama-server")
+    sizes = PlannedSizes(plans, command_of(model))
+    totals = sizes.total(POINTS)
+    assert not plans.answers
+    assert sizes.total(POINTS[:3]) == totals[:3]
+    assert asked == [len(POINTS)]
+    budget = plan_budget(read_header(model), command_of(model), [HOST], model=model, build=10434)
+    expected = sum(
+        b.bytes or 0
+        for b in budget.buffers
+        if b.component in {*(Component.KV, Component.COMPUTE, Component.OUTPUT), Component.GRAPH}
+    )
+    assert sizes.total([Point(4, 4096)]) == [expected]
+
+
+def test_workers_are_not_asked_and_their_memory_is_not_the_host_s(
+    model: Path, tmp_path: Path, asked: list[int]
+) -> None:
+    worker = Pool("RPC0", ("RPC0",), GIB, GIB, "a test")
+    args = ("--rpc", "127.0.0.1:50052", "--fit", "off")
+    plans = planner(model, tmp_path / "llama-server", *args, pools=(HOST, worker))
+    sizes = PlannedSizes(plans, command_of(model, *args))
+    (here,), (there,) = sizes.total(POINTS[:1]), sizes.total(POINTS[:1], "RPC0")
+    assert asked == []
+    assert here is not None
+    assert there is not None
+    (plan,) = plans.plans([command_of(model, *args)])
+    assert plan is not None
+    kv = {b.device for b in plan.buffers if b.component is Component.KV}
+    assert kv == {"RPC0"}
+    growth = [
+        b - a
+        for device in (None, "RPC0")
+        for a, b in [sizes.total([Point(4, 4096), Point(4, 8192)], device)]
+        if a is not None and b is not None
+    ]
+    assert growth[1] > growth[0] > 0
+
+
+def test_what_the_engine_would_refuse_has_no_size(model: Path, tmp_path: Path) -> None:
+    plans = planner(model, tmp_path / "llama-server", "-dev", "CUDA7")
+    assert plans.plans([command_of(model, "-dev", "CUDA7")]) == [None]
+    assert PlannedSizes(plans, command_of(model, "-dev", "CUDA7")).total(POINTS[:2]) == [None] * 2
