@@ -288,6 +288,14 @@ def test_what_a_driver_cannot_mean_is_not_used() -> None:
     assert "hatch-margin" not in bar[0]
 
 
+@pytest.mark.parametrize("fits", [True, False, None])
+def test_a_plan_of_nothing_is_no_traceback(fits: bool | None) -> None:
+    doc = with_(example(), pools=(), buffers=(), advice=(), context=None, fits=fits)
+    assert terminal.plan(doc)
+    assert markdown.plan(doc)
+    assert Page(html.plan(doc)).open == []
+
+
 def test_memory_of_no_pool_is_not_lost() -> None:
     doc = example()
     text = terminal.plan(with_(doc, pools=doc.pools[:1], fits=None))
@@ -351,12 +359,12 @@ def test_an_interrupted_plan_says_so_first() -> None:
         (
             {"n_ctx": 8192, "n_ctx_seq": 8192, "n_seq_max": 1, "kv_unified": False, "asked": 8000},
             "-c 8000 -np 1",
-            "-c 8000 is 8192 tokens for one slot",
+            "-c 8000 is 8192 tokens, one slot",
         ),
         (
             {"n_ctx": 262144, "n_ctx_seq": 262144, "n_seq_max": 1, "kv_unified": False},
             "-np 1",
-            "no -c given: 262144 tokens, the model's training context for one slot",
+            "no -c given: 262144 tokens, the model's training context, one slot",
         ),
         (
             {"n_ctx": 5120, "n_ctx_seq": 5120, "n_seq_max": 4, "kv_unified": True},

@@ -225,6 +225,8 @@ def _knob(pool: PlanPool) -> str:
 def rooms(pools: Sequence[Contents]) -> str:
     """What is left in some pools that hold what is planned."""
     known = [one.pool for one in pools if one.pool is not None and one.pool.headroom is not None]
+    if not known:
+        return "nothing is planned in any pool"
     grown = " when all has grown" * any(pool.planned > pool.at_start for pool in known)
     if len(known) > _FEW:
         least = min(pool.headroom or 0 for pool in known)
@@ -312,7 +314,7 @@ def _context(doc: Plan) -> Iterator[str]:
     if context.asked is None and tokens == doc.model.n_ctx_train:
         told += ", the model's training context"
     if slots == 1:
-        yield f"{told} for one slot"
+        yield f"{told}, one slot"
     elif not context.kv_unified:
         rounded = " (a share is rounded up to 256)" if tokens > (context.asked or tokens) else ""
         yield f"{told}: {each} a slot{rounded}"

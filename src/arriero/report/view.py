@@ -367,8 +367,8 @@ def _plan_finding(doc: Plan) -> Finding:
         return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
     pools = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
     if doc.fits:
-        one = f"on {pools[0].title}: {pools[0].verdict}"
-        told = one if len(pools) == 1 else _plans.rooms(pools)
+        alone = len(pools) == 1
+        told = f"on {pools[0].title}: {pools[0].verdict}" if alone else _plans.rooms(pools)
         return Finding(word="FITS", tone=Tone.GOOD, sentence=told)
     telling = [
         one
@@ -381,7 +381,7 @@ def _plan_finding(doc: Plan) -> Finding:
             word="DOES NOT FIT", tone=Tone.BAD, sentence=f"on {told}. Nothing was loaded."
         )
     if telling or not pools:
-        nothing = "nothing is planned in any pool"
+        nothing = _plans.rooms(())
         return Finding(word="CANNOT BE SAID", tone=Tone.OPEN, sentence=told or nothing)
     # A backend's own pools are never known before: that alone is no reason to say nothing.
     left = _plans.rooms([one for one in pools if one.fits is None])
