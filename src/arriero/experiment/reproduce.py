@@ -23,7 +23,7 @@ from arriero.engine import Engine, list_devices
 from arriero.gguf import Shape, write_model
 from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
 from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
-from arriero.process import Limit, clean_environment, free_port, start
+from arriero.process import Limit, Running, clean_environment, free_port, start
 from arriero.record import GotchaVerdict, RunEvidence, Trial
 from arriero.trial import Bench, LoadPlan, Patience, TrialSpec, describe_status, run_trial
 
@@ -55,6 +55,10 @@ class Lab:
     on_step: Callable[[str, str], None] = lambda title, why: None
     launches: int = 0
     models: dict[tuple[Shape, str], Path] = field(default_factory=dict)
+    worker_peaks: list[int | None] = field(default_factory=list)
+    """Address space that each worker of the last run had taken at most."""
+    free_peaks: dict[str, list[int | None]] = field(default_factory=dict)
+    """The same of controls without limits, by the reproduction's name."""
 
     def reproduce(self, gotcha: str, reproduction: Reproduction) -> GotchaVerdict:
         """Run it and its control and say what they showed.
@@ -63,6 +67,7 @@ class Lab:
             KeyboardInterrupt: The user stopped it; every process has ended by then.
         """
         began = time.monotonic()
+        self.free_peaks.clear()
         run = control = None
         verdict: Literal["reproduced", "not reproduced", "could not run"] = COULD_NOT_RUN
         try:
@@ -151,17 +156,24 @@ class Lab:
     def _try(self, reproduction: Reproduction, run: Run) -> tuple[RunEvidence, bool]:
         """What one run showed, and whether its log is whole enough to say no."""
         model = self._model(reproduction)
+        bounds = [self._worker_limit(reproduction, at) for at in range(len(run.workers))]
         with ExitStack() as stack:
-            endpoints = [stack.enter_context(self._worker(worker)) for worker in run.workers]
+            started = [
+                stack.enter_context(self._worker(worker, bound))
+                for worker, bound in zip(run.workers, bounds, strict=True)
+            ]
+            endpoints = [endpoint for endpoint, _ in started]
             flags = run.flags.format(workers=",".join(endpoints)).split()
             limit = self._limit(model, run, endpoints)
             trial, log = self._trial(model, flags, run, limit)
+            self.worker_peaks = [worker.memory().address_space_peak for _, worker in started]
         shows, text = matches(reproduction.shows, trial, log)
         failure = trial.failure
         evidence = RunEvidence(
             flags=run.flags,
             env=dict(run.env),
             limit=limit,
+            worker_limits=tuple(bounds),
             outcome=trial.outcome,
             exit_status=trial.exit_status,
             kind=failure.kind if failure else None,
@@ -171,6 +183,21 @@ class Lab:
             shows=shows,
         )
         return evidence, failure is None or failure.evidence is Evidence.NAMED
+
+    def _worker_limit(self, reproduction: Reproduction, at: int) -> int | None:
+        """Address space of a worker, if it is to have little: the control without limits tells."""
+        control = reproduction.control
+        room = control.workers[at].room
+        if room is None:
+            return None
+        if reproduction.name not in self.free_peaks:
+            free = replace(control, workers=tuple(replace(w, room=None) for w in control.workers))
+            self._try(replace(reproduction, control=free), free)
+            self.free_peaks[reproduction.name] = self.worker_peaks
+        peak = self.free_peaks[reproduction.name][at]
+        if peak is None:
+            raise _CannotRunError("the address space of a worker cannot be measured here")
+        return peak + room
 
     def _limit(self, model: Path, run: Run, endpoints: list[str]) -> int | None:
         if run.above is None:
@@ -221,14 +248,14 @@ class Lab:
         return peak
 
     @contextmanager
-    def _worker(self, worker: Worker) -> Iterator[str]:
+    def _worker(self, worker: Worker, limit: int | None) -> Iterator[tuple[str, Running]]:
         """A worker on the loopback. Its banner is buffered: that it listens, connecting shows."""
         if self.engine.rpc_server is None:
             raise _CannotRunError("there is no ggml-rpc-server beside the engine")
         port = free_port()
         words = [str(self.engine.rpc_server), "-H", "127.0.0.1", "-p", str(port)]
         environ = self.engine.environment({**clean_environment(), **HIDDEN, **worker.env})
-        bound = Limit(worker.limit, LimitKind.ADDRESS_SPACE) if worker.limit else None
+        bound = Limit(limit, LimitKind.ADDRESS_SPACE) if limit else None
         with start(words, env=environ, on_line=lambda _: None, limit=bound) as running:
             deadline = time.monotonic() + _GIVE_UP
             while True:
@@ -239,7 +266,7 @@ class Lab:
                     if running.poll() is not None or time.monotonic() > deadline:
                         raise _CannotRunError("the worker does not start") from None
                     time.sleep(0.05)
-            yield f"127.0.0.1:{port}"
+            yield f"127.0.0.1:{port}", running
 
 
 def matches(shows: Signature, trial: Trial, log: str) -> tuple[bool, str]:

@@ -142,10 +142,14 @@ STEADY: Final = {"MALLOC_ARENA_MAX": "1"}
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """One ``ggml-rpc-server`` on the loopback; ``limit`` is address space in bytes."""
+    """One ``ggml-rpc-server`` on the loopback.
 
-    env: Mapping[str, str] = field(default_factory=dict)
-    limit: int | None = None
+    With ``room`` its address space is limited: to what it takes when the control is served, and so
+    many bytes more.
+    """
+
+    env: Mapping[str, str] = field(default_factory=lambda: STEADY)
+    room: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -661,6 +661,8 @@ class RunEvidence(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     limit: int | None = None
     """Address space in bytes."""
+    worker_limits: tuple[int | None, ...] = ()
+    """The same of each worker."""
     outcome: TrialOutcome
     exit_status: int | None = None
     kind: Kind | None = None

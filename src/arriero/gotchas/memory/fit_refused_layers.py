@@ -67,13 +67,21 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not facts.header.tensors:
         return
     for pool in facts.plan.pools:
-        over = pool.at_start - (pool.free or 0)
-        if pool.free is None or not pool.usable or pool.name == "host" or over <= 0:
+        if pool.free is None or not pool.usable or pool.name == "host" or not pool.at_start:
+            continue
+        lacks = pool.at_start - pool.free
+        if lacks > 0:
+            what, severity = f"lacks {human(lacks)} at the start", None
+        elif lacks + pool.margin > 0:
+            left = f"{human(-lacks)} of the {human(pool.margin)} that fit keeps"
+            what, severity = f"has {left} left at the start", Severity.INFO
+        else:
             continue
         yield Found(
-            because=f"{pool.name} lacks {human(over)} at the start, and with {flag}"
-            f" {command.value(flag)} fit may not move anything",
-            edit=(Edit(flag=flag),),
+            because=f"{pool.name} {what}, and with {flag} {command.value(flag)} fit may not move"
+            " anything",
+            severity=severity,
+            edit=(Edit(flag=flag),) if severity is None else (),
             flag=flag,
         )
 

@@ -38,7 +38,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.base.sizes import GIB, MIB, human
-from arriero.base.words import Component, TrialOutcome
+from arriero.base.words import Component, Kind, TrialOutcome
+from arriero.gguf import Shape
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -141,9 +142,19 @@ def _largest_tensor(facts: Facts) -> int:
 _CUT = {"GGML_VK_VISIBLE_DEVICES": "0", _BLOCK: str(MIB)}
 _FLAGS = "-c 32768 -np 1 -ngl 99 --no-warmup"
 _LOCAL = Run(flags=f"{_FLAGS} -dev Vulkan0", env=STEADY | _CUT)
-_REMOTE = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(env=_CUT),))
+_REMOTE = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(env=STEADY | _CUT),))
 _SHOWS = Signature(
     outcome=TrialOutcome.READY, exit_status=-signal.SIGABRT, log=r"tensor not allocated"
+)
+
+_WIDE = Shape(
+    arch="llama", name="wide-kv", layers=1, embedding=32, heads=512, heads_kv=512, head_dim=512,
+    feed_forward=32,
+)  # fmt: skip
+"""512 KiB of keys for each token: the save of a short prompt moves tens of MiB."""
+_SHORT = Run(
+    flags="-c 256 -b 64 -ub 16 -np 1 -ngl 99 --no-warmup --rpc {workers}",
+    workers=(Worker(room=16 * MIB),),
 )
 
 REPRODUCTIONS = (
@@ -162,5 +173,13 @@ REPRODUCTIONS = (
         control=replace(_REMOTE, flags=f"{_REMOTE.flags} -cram 0"),
         shows=_SHOWS,
         needs=(Needs.VULKAN, Needs.RPC_SERVER),
+    ),
+    Reproduction(
+        name="worker-short-of-memory",
+        model=_WIDE,
+        run=_SHORT,
+        control=replace(_SHORT, flags=f"{_SHORT.flags} -cram 0"),
+        shows=Signature(outcome=TrialOutcome.READY, kind=Kind.RPC, exit_status=-signal.SIGABRT),
+        needs=(Needs.RPC_SERVER, Needs.ADDRESS_SPACE),
     ),
 )
