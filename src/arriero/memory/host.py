@@ -15,9 +15,9 @@ CELL_BYTES: Final = 52
 """Bookkeeping of one KV cell: position, shift, extension, set of sequences (llama-kv-cells.h)."""
 CHECKPOINTS_OF_A_TURN: Final = 4
 """The most that one turn of a chat adds to a slot: where its own tokens begin, at its user message,
-``n_ubatch`` + 4 and 4 tokens before its end (tools/server/server-context.cpp). From the next turn
-on only those further apart than ``--checkpoint-min-step`` stay. Slots that share a batch can split
-it into more."""
+``n_ubatch`` + 4 and 4 tokens before its end (tools/server/server-context.cpp). Builds to 10435 then
+drop those of earlier turns that are closer than ``--checkpoint-min-step``, 11434 keeps them: 31
+after 40 turns. Slots that share a batch can split it into more."""
 _HEADER: Final = 8
 _TENSOR: Final = 12
 """Type and row size before each tensor of a saved state."""
