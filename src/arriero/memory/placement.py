@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product, starmap
 from typing import Final
 
@@ -204,7 +205,10 @@ class _Weights:
     ) -> None:
         self._header, self._h, self._settings = header, hparams, settings
         self._layers, self._devices, self._quirks = layers, devices, quirks
-        self._overrides = [(_pattern(p), buffer) for p, buffer in settings.request.overrides]
+        names = tuple(tensor.name for tensor in header.tensors)
+        self._overridden: dict[str, str] = {}
+        for pattern, buffer in reversed(settings.request.overrides):  # the first that matches wins
+            self._overridden |= dict.fromkeys(_matched(pattern, names), buffer)
 
     def buffers(self) -> list[WeightBuffer]:
         placed: dict[str, list[TensorInfo]] = {}
@@ -233,9 +237,8 @@ class _Weights:
         name = name or suffix
         if _UNUSED.search(tensor.name):
             return set()
-        for pattern, buffer in self._overrides:
-            if pattern.search(tensor.name):
-                return {CPU if buffer.startswith(CPU) else buffer}
+        if (buffer := self._overridden.get(tensor.name)) is not None:
+            return {CPU if buffer.startswith(CPU) else buffer}
         match = _LAYER.match(tensor.name)
         if match:
             if tensor.name[match.end() :].partition(".")[0] in self._quirks.moved:
@@ -292,6 +295,13 @@ def _extra(tensor: TensorInfo, device: str) -> int:
         return 0
     over = tensor.shape[0] % 512
     return kind.row(512 - over) if over else 0
+
+
+@lru_cache(maxsize=512)
+def _matched(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Tensors that a pattern of ``-ot`` matches. Fit asks it hundreds of times of one model."""
+    compiled = _pattern(pattern)
+    return tuple(name for name in names if compiled.search(name))
 
 
 def _pattern(text: str) -> re.Pattern[str]:
