@@ -187,7 +187,7 @@ def test_a_child_that_hangs_is_ended_and_keeps_its_answers(
     if sys.platform != "win32":
         os.mkfifo(pipe)  # reading it waits for a writer that never comes
     requests = [DryRunRequest(model=m, n_ctx=4096) for m in (llama, pipe, llama)]
-    results = ask(server, *requests, timeout=1.5)
+    results = ask(server, *requests, timeout=6)  # a busy machine starts the child in two seconds
     assert isinstance(results[0], DryRun)
     assert {reason(r) for r in results[1:]} == {"no answer within the time given"}
 
