@@ -12,7 +12,7 @@ from arriero.base.words import Component
 from arriero.command import builtin_flags, parse_command
 from arriero.engine import Engine
 from arriero.engine.installation import describe
-from arriero.gguf import read_header
+from arriero.gguf import Header, read_header
 from arriero.machine import Pool
 from arriero.memory.budget import plan_budget
 from arriero.record import Plan
@@ -42,6 +42,7 @@ def plan(
     pools: Sequence[Pool] = (ROOMY,),
     build: int | None = None,
     environ: Mapping[str, str] | None = None,
+    draft: Header | None = None,
 ) -> Plan:
     flags = engine.flags if engine else builtin_flags()
     words = ["llama-server", "-m", str(model), *shlex.split(args)]
@@ -53,6 +54,7 @@ def plan(
         engine=engine,
         environ=environ if environ is not None else dict(os.environ),
         build=build,
+        draft=draft,
     )
 
 

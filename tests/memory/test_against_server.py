@@ -7,24 +7,26 @@ import os
 import queue
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from arriero.base.sizes import MIB
 from arriero.base.words import Component, Method
 from arriero.engine import Engine
-from arriero.gguf import write_model
+from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import Shape
 from arriero.machine import Pool
 from arriero.memory.pools import parse_pools
 from arriero.process import start
+from arriero.record import Plan
 from tests.conftest import BUILDS
 from tests.engine_oracle.real import ANY_PORT, account
 from tests.gguf.serving import serve
-from tests.memory.planning import ROOMY, differences, engine_of, plan
+from tests.memory.planning import LINE, ROOMY, differences, engine_of, plan
 from tests.provoked.provoking import worker
 
 pytestmark = pytest.mark.engine
@@ -108,6 +110,65 @@ def test_drafting_with_the_models_own_layers(
     assert rs / (1 << 20) == pytest.approx(logged["RS", "CPU"], abs=0.006)
     draft = [b for b in planned.buffers if b.component is Component.DRAFT]
     assert [b.method for b in draft] == [Method.MEASURED]
+
+
+def in_all(
+    planned: Plan, logged: Mapping[tuple[str, str], float]
+) -> list[tuple[str, float, float]]:
+    """Devices whose sum over all that is logged is not what is planned, drafts included."""
+    kinds = (Component.WEIGHTS, Component.KV, Component.RS, Component.COMPUTE, Component.OUTPUT)
+    sizes: dict[str, list[float]] = {}
+    for b in planned.buffers:
+        if b.component in (*kinds, Component.DRAFT):
+            sizes.setdefault(b.device, [0.0, 0.0])[0] += (b.bytes or 0) / MIB
+    for (_, device), mib in logged.items():
+        sizes.setdefault(device, [0.0, 0.0])[1] += mib
+    # files are mapped, and everything else that is the host's own is one
+    for name in [name for name in sizes if name == "CPU_Mapped"]:
+        total = sizes.setdefault("CPU", [0.0, 0.0])
+        total[:] = [a + b for a, b in zip(total, sizes.pop(name), strict=True)]
+    # each of up to ten lines is rounded
+    return [
+        (name, both[0], both[1])
+        for name, both in sizes.items()
+        if abs(both[0] - both[1]) > 10 * LINE
+    ]
+
+
+@pytest.mark.parametrize("args", ["-c 4096", "-c 4096 -np 2 -ctkd q8_0", "-np 1"])
+def test_a_draft_model_of_its_own(
+    engines: dict[int, Engine], models: dict[str, Path], args: str
+) -> None:
+    line = f"{args} -md {models['tied']}"
+    logged, _ = account(engines[10434].path, ["-m", str(models["llama"]), *line.split()])
+    planned = plan(models["llama"], line, engine=engines[10434], draft=read_header(models["tied"]))
+    assert not in_all(planned, logged)
+    draft = [b for b in planned.buffers if b.component is Component.DRAFT]
+    assert {b.method for b in draft} == {Method.MEASURED}
+    formulas = plan(models["llama"], line, build=10434, draft=read_header(models["tied"]))
+    bound = sum(b.bytes or 0 for b in formulas.buffers if b.component is Component.DRAFT)
+    assert bound >= sum(b.bytes or 0 for b in draft)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", ["-c 4096", "-c 4096 -ngld 2", "-c 4096 -np 2 -devd none"])
+def test_a_draft_model_on_a_device(
+    engines: dict[int, Engine], models: dict[str, Path], args: str
+) -> None:
+    line = f"{args} -md {models['tied']}"
+    logged, _ = account(engines[10434].path, ["-m", str(models["llama"]), *line.split()], LAVAPIPE)
+    if not any(device.startswith("Vulkan") for _, device in logged):
+        pytest.skip("no software Vulkan here")
+    pools = [ROOMY, Pool("Vulkan0", ("Vulkan0",), 1 << 40, 1 << 40, "a test")]
+    planned = plan(
+        models["llama"],
+        f"{line} -fit off",
+        engine=engines[10434],
+        pools=pools,
+        environ={**os.environ, **LAVAPIPE},
+        draft=read_header(models["tied"]),
+    )
+    assert not in_all(planned, logged)
 
 
 def test_a_plan_without_an_engine_is_never_below_the_server(
@@ -267,6 +328,7 @@ FITTED = {
         ssm_state=64,
     ),
 }
+FITTED["mtp"] = replace(FITTED["hybrid"], mtp=1)
 REPORTED = 2048
 """MiB that the software device says are free. Targets near it leave little room."""
 MOVED, REDUCED, GIVEN_UP = "move", "take a context", "give up"
@@ -289,6 +351,9 @@ FITS = (
     (10068, "dense", "-fitt 1990", MOVED),
     (10092, "moe", "-fitt 2000 -np 2", MOVED),
     (10092, "hybrid", "-fitt 1960", REDUCED),
+    (10434, "dense", "-fitt 1990 -np 2 -md {dense}", MOVED),
+    (10434, "dense", "-fitt 1900 -np 1 -md {dense}", REDUCED),
+    (10434, "mtp", "-fitt 1960 -np 2 --spec-type draft-mtp", REDUCED),
 )
 
 
@@ -311,7 +376,7 @@ def left_to_fit(
     arriving: queue.SimpleQueue[str] = queue.SimpleQueue()
     fixed = ["-lv", "4", "--no-warmup", *ANY_PORT]
     sizes: dict[tuple[str, str], float] = {}
-    n_ctx, said = 0, []
+    n_ctx, said, reserved = 0, list[str](), set[str]()
     with start(
         [str(engine.path), "-m", str(model), *args, *fixed], env=environ, on_line=arriving.put
     ):
@@ -320,8 +385,13 @@ def left_to_fit(
             line = arriving.get(timeout=60)
             if match := re.search(r":\s+(\S+)\s+(\w+) buffer size =\s*([\d.]+) MiB", line):
                 device, kind, mib = match.groups()
-                sizes[kind, device] = sizes.get((kind, device), 0.0) + float(mib)
-            if match := re.search(r"llama_context: n_ctx +=\s*(\d+)", line):
+                # a context of NextN layers is reserved twice
+                if kind != "compute" or device not in reserved:
+                    sizes[kind, device] = sizes.get((kind, device), 0.0) + float(mib)
+                reserved |= {device} if kind == "compute" else set()
+            if "llama_context: n_ctx " in line:
+                reserved = set()
+            if not n_ctx and (match := re.search(r"llama_context: n_ctx +=\s*(\d+)", line)):
                 n_ctx = int(match[1])
             if "fit_params" in line:
                 said.append(line)
@@ -339,17 +409,21 @@ def test_fit_does_what_is_planned(
     does: str,
 ) -> None:
     """Context, and weights, caches, compute and output on each device, after fit was at work."""
-    engine = engines[build]
+    engine, args = engines[build], args.format(**fitting)
     logged, n_ctx, said = left_to_fit(engine, fitting[model], args.split())
     if not any(device.startswith("Vulkan") for _, device in logged):
         pytest.skip("no software Vulkan here")
     free = REPORTED << 20
     pools = [ROOMY, Pool("Vulkan0", ("Vulkan0",), free, free, "a test")]
     environ = {**os.environ, **LAVAPIPE}
-    planned = plan(fitting[model], args, engine=engine, pools=pools, environ=environ)
+    draft = read_header(fitting["dense"]) if "-md" in args else None
+    planned = plan(fitting[model], args, engine=engine, pools=pools, environ=environ, draft=draft)
     assert planned.context is not None
     assert planned.context.n_ctx == n_ctx
-    assert not differences(planned, logged)
+    if any(b.component is Component.DRAFT for b in planned.buffers):
+        assert not in_all(planned, logged)
+    else:
+        assert not differences(planned, logged)
     notes = [note.text for note in planned.notes]
     assert [does in note for note in notes] == ([True] if does else [])
     gave_up = any("failed to fit params" in line for line in said)

@@ -61,10 +61,20 @@ def test_drafts_need_outputs_and_planes() -> None:
     assert (request.n_rs_seq, request.n_outputs_max, request.load_mtp) == (5, 12, True)
     request = settings("-np 2 --spec-type ngram-simple").request
     assert (request.n_rs_seq, request.n_outputs_max) == (0, 98)
-    draft = settings("-np 2 --spec-type draft-mtp").mtp_draft
+    draft = settings("-np 2 --spec-type draft-mtp -ctk q8_0").draft
     assert draft is not None
     assert (draft.ctx_type, draft.n_rs_seq, draft.n_outputs_max) == ("mtp", 0, 2)
-    assert settings("-np 2 --spec-type draft-mtp -md d.gguf").mtp_draft is None
+    assert draft.type_k == "f16"
+    own = settings("-np 2 -ngl 3 -md d.gguf -ctkd q8_0 -ngld 1 -devd none -ncmoed 1").draft
+    assert own is not None
+    assert (own.model, own.type_k, own.n_gpu_layers, own.devices) == (
+        Path("d.gguf"),
+        "q8_0",
+        1,
+        (),
+    )
+    assert len(own.overrides) == 1
+    assert settings("-np 2 -c 4096").draft is None
 
 
 def test_a_quantised_v_cache_turns_flash_attention_on() -> None:

@@ -142,7 +142,7 @@ class _Planning:
         self._build, self._calibrations = build, calibrations
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
-        self._answers: dict[DryRunRequest, DryRun] = {}
+        self._answers: dict[DryRunRequest, DryRun | None] = {}
         self._mute = False
         """The engine did not answer once: it is not asked again."""
         self._lacks: bool | None = False
@@ -226,7 +226,8 @@ class _Planning:
             self._note("unknown", error.message)
             return None
 
-    def _ask(self, request: DryRunRequest) -> DryRun | None:
+    def _ask(self, request: DryRunRequest, *, essential: bool = True) -> DryRun | None:
+        """The engine's answer; where an essential question has none, it is not asked again."""
         if self._asked is None or self._mute:
             return None
         if request in self._answers:
@@ -235,6 +236,10 @@ class _Planning:
         if not isinstance(answer, Unanswered):
             self._answers[request] = answer
             return answer
+        if not essential:
+            self._answers[request] = None
+            self._note("dry_run", f"no dry run of the draft model: {answer.reason}")
+            return None
         self._mute = True
         foreign = _NO_DEVICE.search(answer.reason)
         if _UNKNOWN_TO_ENGINE in answer.reason:
@@ -298,7 +303,7 @@ class _Planning:
         return Setup(
             devices=self._devices,
             free=known,
-            targets=tuple(settings.fit_target(i) for i in range(len(free))),
+            targets=self._fit_targets(len(free)),
             most=most,
             least=most if settings.context_given else min(most, settings.fit_ctx * slots),
             step=PAD * slots,
@@ -306,6 +311,19 @@ class _Planning:
             has_experts=self._number_of(h, "expert_count") > 0,
             fixed=settings.fixed_for_fit(len(self._devices)),
         )
+
+    def _fit_targets(self, count: int) -> tuple[int, ...]:
+        """Builds up to 10435 keep free what drafts as well, at the command's own context."""
+        targets = [self._settings.fit_target(i) for i in range(count)]
+        if self._build is not None and self._build < AFTER_10435:
+            extra = self._drafting_on_devices(self._settings.request.n_ctx)
+            for i, device in enumerate(self._devices):
+                targets[i] += extra.get(device, 0)
+        return tuple(targets)
+
+    def _drafting_on_devices(self, n_ctx: int) -> dict[str, int]:
+        request = self._draft_request(n_ctx)
+        return (self._drafted(request) if request is not None else None) or {}
 
     def _number_of(self, h: Hparams, key: str) -> int:
         value = self._header.metadata.get(f"{h.arch}.{key}")
@@ -329,6 +347,8 @@ class _Planning:
             caches = self._placed(tensors, layers)
             rest = [(device, size) for (_, device), size in caches.items()]
             rest += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
+        if self._build is None or self._build >= AFTER_10435:
+            rest += self._drafting_on_devices(tokens).items()
         if not self._devices:
             host = [n for name, n in models + rest if name != REPACKED and is_on_host(name)]
             return Used((sum(host),))
@@ -421,7 +441,6 @@ class _Planning:
         yield from self._compute(h, eff, layers, dry)
         yield from self._output(h, layers, dry)
         yield from self._host(h, eff, tensors, dry)
-        yield from self._mtp(h, layers)
         for device in dict.fromkeys(layers):
             if device != CPU:
                 yield from self._workspace(h, eff, device)
@@ -638,43 +657,10 @@ class _Planning:
         listed = next((one for p in self._pools for one in p.listed if one.name == device), None)
         return listed is not None and device.startswith("RPC") and listed.free == listed.total
 
-    def _mtp(self, h: Hparams, layers: Sequence[str]) -> Iterator[PlanBuffer]:
-        """The context that drafts with the model's own NextN layers."""
-        request = self._settings.mtp_draft
-        if request is None:
-            return
-        if not h.n_layer_nextn:
-            self._note("unknown", "the model has no NextN layers to draft with")
-            return
-        request = replace(request, devices=self._request.devices)
-        sizes: dict[str, int] = {}
-        for (_, device), size in self._placed(
-            cache_tensors(h, request, self._rules), layers
-        ).items():
-            sizes[device] = sizes.get(device, 0) + size
-        dry = self._ask(request)
-        if dry is not None:
-            sizes = {b.device: b.context + b.compute + b.output for b in dry.buffers}
-        else:
-            bound = compute_bound(
-                h,
-                request,
-                effective(h, request, self._rules),
-                widest_activation(self._header, h),
-            )
-            for device in {layers[-1], self._host_buffer}:
-                sizes[device] = sizes.get(device, 0) + bound
-        for device, size in sizes.items():
-            if size and dry is not None:
-                yield _line(Component.DRAFT, device, size, Method.MEASURED)
-            elif size:
-                yield _line(Component.DRAFT, device, size, Method.ESTIMATED, upper_bound=True)
-
     def _attachments(self) -> Iterator[PlanBuffer]:
         """Other models that the command loads beside the main one."""
         settings = self._settings
-        if settings.draft_model is not None:
-            yield from self._draft_model()
+        yield from self._drafting()
         if settings.mmproj is not None:
             device = self._devices[0] if self._devices else CPU
             if self._mmproj is not None:
@@ -682,39 +668,84 @@ class _Planning:
                 yield _line(Component.MMPROJ, device, size, Method.ESTIMATED)
             yield _unknown(Component.MMPROJ, device, "its compute buffer depends on the images")
 
-    def _draft_model(self) -> Iterator[PlanBuffer]:
-        device = self._devices[0] if self._devices else CPU
-        if self._draft is None:
+    def _drafting(self) -> Iterator[PlanBuffer]:
+        """The model or context that drafts."""
+        request = self._draft_request(self._request.n_ctx)
+        if request is None:
+            return
+        sizes = self._drafted(request)
+        if sizes is None:
+            device = self._devices[0] if self._devices else CPU
             yield _unknown(Component.DRAFT, device, "the draft model's header was not read")
             return
-        try:
-            h = read_hparams(self._draft, self._rules)
-        except UnknownArchitectureError as error:
-            yield _unknown(Component.DRAFT, device, error.message)
-            return
-        request = replace(
-            self._request,
-            n_rs_seq=0,
-            n_outputs_max=self._request.n_seq_max,
-            load_mtp=False,
-            overrides=(),
+        measured = self._answers.get(request) is not None
+        for device, size in sizes.items():
+            if size and measured:
+                yield _line(Component.DRAFT, device, size, Method.MEASURED)
+            elif size:
+                yield _line(Component.DRAFT, device, size, Method.ESTIMATED, upper_bound=True)
+
+    def _draft_request(self, n_ctx: int) -> DryRunRequest | None:
+        """Builds after 10435 let it follow the main context and devices, whatever fit makes them;
+        before, it has the command's own context, or its model's."""
+        draft, main = self._settings.draft, self._settings.request
+        if draft is None:
+            return None
+        follows = self._build is None or self._build >= AFTER_10435
+        named = main.devices if follows and draft.devices is None else draft.devices
+        listed = [name for pool in self._pools for name in pool.devices if name != HOST]
+        return replace(
+            draft,
+            n_ctx=n_ctx if follows else main.n_ctx,
+            devices=chosen_devices(replace(draft, devices=named), listed, integrated(self._pools)),
+            embeddings=draft.embeddings and not follows,
+            tensor_split=self._request.tensor_split,
         )
-        settings = replace(self._settings, request=request)
-        layers = layer_devices(h.n_layer_all, -1, self._devices, request.tensor_split)
+
+    def _drafted(self, request: DryRunRequest) -> dict[str, int] | None:
+        """Bytes by device of whatever drafts; null where neither header nor engine tells."""
+        own = self._settings.draft_model is not None
+        header = self._draft if own else self._header
+        h = self._draft_hparams(header, own=own)
+        dry = self._ask(request, essential=not own)
         sizes: dict[str, int] = {}
-        for buffer in weights(self._draft, h, settings, layers, self._devices):
-            sizes[buffer.device] = sizes.get(buffer.device, 0) + buffer.bytes
-        for (_, place), size in self._placed(
-            cache_tensors(h, request, self._rules), layers
-        ).items():
-            sizes[place] = sizes.get(place, 0) + size
-        bound = compute_bound(
-            h, request, effective(h, request, self._rules), widest_activation(self._draft, h)
-        )
-        for place in {*layers} - {CPU} | {self._host_buffer}:
-            sizes[place] = sizes.get(place, 0) + bound
-        for place, size in sizes.items():
-            yield _line(Component.DRAFT, place, size, Method.ESTIMATED, upper_bound=True)
+
+        def add(device: str, size: int) -> None:
+            sizes[device] = sizes.get(device, 0) + size
+
+        for b in dry.buffers if dry is not None else ():
+            on_host = header is not None and h is not None and is_on_host(b.device)
+            add(b.device, b.context + b.compute + b.output + b.model * (own and not on_host))
+        if header is None or h is None:
+            return sizes if dry is not None else None
+        devices = request.devices or ()
+        split = request.tensor_split
+        layers = layer_devices(h.n_layer_all, request.n_gpu_layers, devices, split)
+        settings = replace(self._settings, request=request)
+        for buffer in weights(header, h, settings, layers, devices) if own else ():
+            if dry is None or is_on_host(buffer.device):
+                add(buffer.device, buffer.bytes)
+        if dry is None:
+            caches = self._placed(cache_tensors(h, request, self._rules), layers)
+            for (_, device), size in caches.items():
+                add(device, size)
+            eff = effective(h, request, self._rules)
+            bound = compute_bound(h, request, eff, widest_activation(header, h))
+            for device in {*layers} - {CPU} | {self._host_buffer}:
+                add(device, bound)
+        return sizes
+
+    def _draft_hparams(self, header: Header | None, *, own: bool) -> Hparams | None:
+        if header is None:
+            return None
+        try:
+            h = read_hparams(header, self._build if own else self._rules)
+        except UnknownArchitectureError as error:
+            self._note("unknown", f"the draft model: {error.message}")
+            return None
+        if not own and not h.n_layer_nextn:
+            self._note("unknown", "the model has no NextN layers to draft with")
+        return h
 
     # without hyperparameters
 

@@ -65,6 +65,9 @@ class Settings:
     checkpoints: int = DEFAULT_CHECKPOINTS
     speculation: tuple[str, ...] = ()
     draft_model: str | None = None
+    draft: DryRunRequest | None = None
+    """The context that drafts, of a model of its own or of this model's NextN layers. Its context
+    is the command's, and its devices are null unless the command names them for it."""
     mmproj: str | None = None
 
     def fit_target(self, device: int) -> int:
@@ -87,21 +90,6 @@ class Settings:
     def overrides(self) -> tuple[tuple[str, str], ...]:
         """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, in order."""
         return self.request.overrides
-
-    @property
-    def mtp_draft(self) -> DryRunRequest | None:
-        """The draft context of the model's own NextN layers (common/speculative.cpp)."""
-        if "draft-mtp" not in self.speculation or self.draft_model is not None:
-            return None
-        slots = self.request.n_seq_max
-        return replace(
-            self.request,
-            ctx_type="mtp",
-            n_rs_seq=0,
-            n_outputs_max=slots,
-            n_outputs_max_per_seq=1,
-            load_mtp=True,
-        )
 
 
 def settings_of(
@@ -180,6 +168,7 @@ def settings_of(
         checkpoints=_checkpoints(command, checkpoints),
         speculation=speculation,
         draft_model=command.value("-md"),
+        draft=_draft(command, request, speculation),
         mmproj=command.value("--mmproj"),
     )
 
@@ -241,6 +230,36 @@ def _speculation(command: Command) -> tuple[str, ...]:
     return kinds
 
 
+def _draft(
+    command: Command, request: DryRunRequest, speculation: tuple[str, ...]
+) -> DryRunRequest | None:
+    """``common_base_params_to_speculative`` (common/speculative.cpp)."""
+    own, mtp = command.value("-md"), "draft-mtp" in speculation
+    if own is None and not mtp:
+        return None
+    type_v = command.value("-ctvd") or "f16"
+    draft = replace(
+        request,
+        n_rs_seq=0,
+        n_outputs_max=request.n_seq_max,
+        n_outputs_max_per_seq=1,
+        type_k=command.value("-ctkd") or "f16",
+        type_v=type_v,
+        flash_attn=_flash_attn(command, type_v),
+        ctx_type="mtp" if mtp else "default",
+    )
+    if own is None:
+        return draft
+    return replace(
+        draft,
+        model=Path(own),
+        n_gpu_layers=_layers(command, "-ngld"),
+        devices=_devices(command, "-devd"),
+        overrides=tuple(_overrides(command, "-otd", "-cmoed", "-ncmoed")),
+        load_mtp=False,
+    )
+
+
 def _drafted(command: Command, speculation: tuple[str, ...]) -> int:
     """The most tokens that a slot drafts at once."""
     most = 0
@@ -258,9 +277,9 @@ def _drafted(command: Command, speculation: tuple[str, ...]) -> int:
 # --- placement ----------------------------------------------------------------------------------
 
 
-def _layers(command: Command) -> int:
+def _layers(command: Command, flag: str = "-ngl") -> int:
     """``-ngl``; ``auto`` and ``all`` are every layer."""
-    said = command.number("-ngl")
+    said = command.number(flag)
     return -1 if said is None or said < 0 else said
 
 
@@ -284,8 +303,8 @@ def _tensor_split(command: Command) -> tuple[float, ...]:
     return tuple(float(part) for part in parts)
 
 
-def _devices(command: Command) -> tuple[str, ...] | None:
-    said = command.value("-dev")
+def _devices(command: Command, flag: str = "-dev") -> tuple[str, ...] | None:
+    said = command.value(flag)
     if not said:
         return None
     if said == "none":
@@ -293,9 +312,9 @@ def _devices(command: Command) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in said.split(",") if name.strip())
 
 
-def _overrides(command: Command) -> Iterator[tuple[str, str]]:
+def _overrides(command: Command, *names: str) -> Iterator[tuple[str, str]]:
     """Variables come before flags, as llama.cpp applies them, and flags in their order."""
-    flags = {name: command.flags.get(name) for name in ("-ot", "-cmoe", "-ncmoe")}
+    flags = {name: command.flags.get(name) for name in names or ("-ot", "-cmoe", "-ncmoe")}
     for name, flag in flags.items():
         if flag is not None and command.count(name) == 0 and (value := command.value(name)):
             yield from _override(name, value)
@@ -306,10 +325,10 @@ def _overrides(command: Command) -> Iterator[tuple[str, str]]:
 
 
 def _override(name: str, value: str) -> Iterator[tuple[str, str]]:
-    if name == "-cmoe":
+    if name in ("-cmoe", "-cmoed"):
         if value == "on":
             yield _EXPERTS, "CPU"
-    elif name == "-ncmoe":
+    elif name in ("-ncmoe", "-ncmoed"):
         match = re.match(r"\d+", value)
         count = min(int(match[0]) if match else 0, _MAX_LAYERS)
         if count:
