@@ -46,6 +46,7 @@ def private() -> Gguf:
     g.number("general.file_type", 1).number("general.acme_run", 12345)
     g.string("quantize.imatrix.file", f"/home/{MARK}/imatrix.dat")
     g.string("acme.project", MARK).number("acme.number", 7)
+    g.string("acme.rope.scaling.type", "yarn").numbers("acme.numbers", [1, 2])
     g.number("llama.block_count", 1).number("llama.embedding_length", 32)
     g.key("llama.rope.freq_base", FLOAT32, g.pack("f", 1e6))
     g.string("llama.rope.scaling.type", "yarn").string("llama.comment", MARK)

@@ -112,18 +112,18 @@ def neutral(header: Header) -> Neutral:
 
 
 def _is_kept(key: str, value: Value, arch: str) -> bool:
+    if key == _TOKENIZER:
+        return isinstance(value, str) and value in _NO_VOCABULARY
+    if key == _TYPE_COUNT:
+        return isinstance(value, int)
+    space, _, name = key.partition(".")
+    if space not in ("general", "adapter", arch) or (space == "general" and name not in _GENERAL):
+        return False
     if isinstance(value, str):
-        if key == _TOKENIZER:
-            return value in _NO_VOCABULARY
-        if key == "general.architecture" or key.endswith("projector_type"):
+        if key == "general.architecture" or name.endswith("projector_type"):
             return _WORD.match(value) is not None
         return any(key.endswith(end) and value in words for end, words in _CHOICES.items())
-    space, _, name = key.partition(".")
-    return not isinstance(value, LazyArray) and (
-        (space == "general" and name in _GENERAL)
-        or space in (arch, "adapter")
-        or key == _TYPE_COUNT
-    )
+    return not isinstance(value, LazyArray)
 
 
 def _is_label(key: str, value: Value, arch: str) -> bool:

@@ -13,7 +13,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
@@ -135,12 +135,11 @@ def _taken(path: Path) -> UsageError:
 
 def _nameless(directory: Path) -> int | None:
     """A new file without a name; null where the file system has none."""
-    if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
-        return None
-    try:
-        return os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-    except OSError:
-        return None
+    if sys.platform == "linux":
+        with suppress(OSError):
+            Path("/proc/self/fd").stat()  # without it the file could never get a name
+            return os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    return None
 
 
 def _metadata(shape: Shape) -> list[tuple[str, bytes]]:
