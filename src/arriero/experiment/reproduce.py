@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from arriero.base.errors import ArrieroError, EngineError
 from arriero.base.redact import Redactor
@@ -136,8 +136,7 @@ class Lab:
         key = (reproduction.model, reproduction.weights)
         if key not in self.models:
             path = self.scratch / f"model-{len(self.models)}.gguf"
-            weights = cast(Literal["random", "zeros"], reproduction.weights)
-            self.models[key] = write_model(path, reproduction.model, weights=weights)
+            self.models[key] = write_model(path, reproduction.model, weights=reproduction.weights)
         return self.models[key]
 
     # runs

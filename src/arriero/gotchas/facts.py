@@ -101,10 +101,6 @@ class Facts:
             command = apply_edit(edit, command)
         return replace(self, command=command)
 
-    def since(self, build: int) -> bool | None:
-        """Whether the engine is that build or a newer one; None where the build is not known."""
-        return None if self.build is None else self.build >= build
-
 
 def bytes_of(plan: Plan, *components: Component) -> int:
     """What the plan gives for these components on all devices; unknown lines count as nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from arriero.base.words import Component, Kind, TrialOutcome
 from arriero.command import Command, parse_command
@@ -207,7 +207,7 @@ class Reproduction:
     control: Run
     shows: Signature
     needs: tuple[Needs, ...] = ()
-    weights: str = "random"
+    weights: Literal["random", "zeros"] = "random"
     unknown: tuple[str, ...] = ()
     """Flags that the engine is meant not to know."""
     control_serves: bool = True

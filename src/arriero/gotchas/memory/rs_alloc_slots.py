@@ -34,7 +34,7 @@ from dataclasses import replace
 
 from arriero.base.sizes import MIB, human, mib
 from arriero.base.words import Component, Kind
-from arriero.gguf.presets import LADDER_HYBRID
+from arriero.gguf.presets import LADDER_HYBRID, LADDER_RECURRENT
 from arriero.gotchas.facts import Facts, bytes_of, certain
 from arriero.gotchas.model import (
     Affects,
@@ -164,17 +164,42 @@ def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
 
 _RUN = Run(flags="-c 4096 -np 64 --no-warmup --threads-http 2", limit=3584 * MIB)
 
+_SHOWS = Signature(
+    kind=Kind.ALLOCATION, component=Component.RS, log=r"failed to allocate buffer for rs cache"
+)
+_QUIET = "--no-warmup --threads-http 2 -cram 0 -ctxcp 0"
+_AUTO = Run(flags=f"-c 1024 {_QUIET}", above=f"-c 1024 -np 1 {_QUIET}", limit=256 * MIB)
+_PLANES = Run(
+    flags=f"-c 4096 -np 8 --spec-type draft-mtp {_QUIET}",
+    above=f"-c 4096 -np 8 {_QUIET}",
+    limit=512 * MIB,
+)
+
 REPRODUCTIONS = (
     Reproduction(
         name="slots",
         model=LADDER_HYBRID,
         run=_RUN,
         control=replace(_RUN, flags="-c 4096 -np 8 --no-warmup --threads-http 2 -cram 0 -ctxcp 0"),
-        shows=Signature(
-            kind=Kind.ALLOCATION,
-            component=Component.RS,
-            log=r"failed to allocate buffer for rs cache",
-        ),
+        shows=_SHOWS,
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+    Reproduction(
+        name="slots-left-to-the-server",
+        model=replace(LADDER_RECURRENT, layers=48, name="deep-recurrent"),
+        weights="zeros",
+        run=_AUTO,
+        control=replace(_AUTO, flags=f"-c 1024 -np 1 {_QUIET}"),
+        shows=_SHOWS,
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+    Reproduction(
+        name="planes-for-drafts",
+        model=replace(LADDER_HYBRID, mtp=1, name="ladder-mtp"),
+        weights="zeros",
+        run=_PLANES,
+        control=replace(_PLANES, flags=f"-c 4096 -np 8 {_QUIET}"),
+        shows=_SHOWS,
         needs=(Needs.ADDRESS_SPACE,),
     ),
 )

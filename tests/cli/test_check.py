@@ -1,0 +1,92 @@
+"""``arriero check`` and ``arriero gotchas`` as commands: output, documents, statuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.running import Place
+
+BAD = "check --assume-build 10434 -- llama-server -m x.gguf -fa --port 80 --draft-max 3"
+
+
+def test_findings_for_people(place: Place) -> None:
+    said = place.run(*BAD.split())
+    assert said.status == 1
+    assert max(map(len, said.out.splitlines())) <= 80
+    for words in ("flag-value", "because: -fa takes --port", "FIXED", "not checked"):
+        assert words in said.out
+
+
+def test_fix_prints_the_command_and_nothing_else(place: Place) -> None:
+    said = place.run(*BAD.replace("check", "check --fix", 1).split())
+    assert said.out == "llama-server -m x.gguf -fa on --port 80 --spec-draft-n-max 3\n"
+    assert (said.status, said.err) == (1, "")
+    again = place.run("check", "--assume-build", "10434", "--fix", "--", *said.out.split())
+    assert (again.status, again.out) == (0, said.out)
+
+
+def test_the_document(place: Place) -> None:
+    said = place.run(*BAD.replace("check", "check --json", 1).split())
+    document = said.document("check")
+    assert said.status == 1
+    assert {f["id"] for f in document["findings"]} == {"flag-value", "flag-renamed"}
+
+
+def test_a_file_of_several_commands(place: Place) -> None:
+    script = place.root / "two.sh"
+    script.write_text("llama-server -m a.gguf -fa --jinja\nllama-server -m b.gguf\n")
+    said = place.run("check", "--json", "--assume-build", "10434", str(script))
+    first, second = said.document("checks")["checks"]
+    assert said.status == 1
+    assert first["findings"][0]["where"] == f"{script}:1"
+    assert (second["findings"], second["where"]) == ([], f"{script}:2")
+    fixed = place.run("check", "--fix", "--assume-build", "10434", str(script)).out
+    assert fixed == "llama-server -m a.gguf -fa on --jinja\nllama-server -m b.gguf\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        ("check", 2, "either a file"),
+        ("check x.sh -- llama-server", 2, "either a file"),
+        ("check --", 2, "no llama-server command"),
+        ("check no.sh", 3, "no.sh"),
+        ("check llama-server -m x.gguf", 2, "after --"),
+        ("check --budget lots -- llama-server", 2, "--budget"),
+        ("check --engine no-engine -- llama-server -m x", 3, "no-engine"),
+        ("check --engine e --assume-build 1 -- llama-server", 2, "exclude each other"),
+        ("gotchas frobnicate", 2, "frobnicate"),
+        ("gotchas list x", 2, "list takes no ID"),
+        ("gotchas show", 2, "show takes one ID"),
+        ("gotchas show nothing", 3, "nothing"),
+        ("gotchas verify nothing", 3, "nothing"),
+        ("gotchas verify --engine no-engine", 3, "no-engine"),
+    ],
+)
+def test_misuse(words: str, status: int, says: str, place: Place) -> None:
+    said = place.run(*words.split())
+    assert (said.status, said.out) == (status, "")
+    assert says in said.only_complaint()
+
+
+def test_gotchas_are_listed_and_shown(place: Place) -> None:
+    listed = place.run("gotchas", "list")
+    shown = place.run("gotchas", "show", "rs-alloc-slots")
+    assert "rpc-prompt-cache-abort" in listed.out
+    assert max(map(len, (listed.out + shown.out).splitlines())) <= 80
+    for heading in ("SYMPTOM", "ROOT CAUSE", "WORKAROUND", "BETTER FIX", "10434"):
+        assert heading in shown.out
+    document = place.run("gotchas", "list", "--json").document("gotchas")
+    assert {g["id"]: g["status"] for g in document["gotchas"]}["rs-alloc-slots"] == "reproduced"
+    one = place.run("gotchas", "show", "rs-alloc-slots", "--json").document("gotcha")
+    assert {v["build"] for v in one["verdicts"]} >= {10068, 10092, 10434}
+
+
+@pytest.mark.engine
+def test_verdicts_are_kept(place: Place) -> None:
+    out = place.root / "verdicts"
+    words = ("gotchas", "verify", "flag-unknown", "--json", "--out", str(out))
+    document = place.run(*words, "--engine", str(place.engine)).document("verdicts")
+    (verdict,) = document["verdicts"]
+    assert (verdict["gotcha"], verdict["verdict"]) == ("flag-unknown", "reproduced")
+    assert [path.name for path in out.iterdir()] == [f"{document['build']}.json"]

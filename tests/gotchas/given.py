@@ -1,0 +1,89 @@
+"""Facts for a rule, from a line of a data file."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from arriero.base.errors import ArrieroError
+from arriero.command import Command, builtin_flags, parse_command
+from arriero.command.flags import KNOWN
+from arriero.engine import parse_devices
+from arriero.gguf import Shape, read_header, write_model
+from arriero.gguf.presets import LADDER_HYBRID, tiny
+from arriero.gotchas import Facts
+from arriero.memory import parse_pools, plan_budget
+from arriero.record import Plan
+
+SHAPES = {
+    "ladder-hybrid": LADDER_HYBRID,
+    "dense": tiny("llama"),
+    "hybrid": tiny("qwen35"),
+    "mtp": tiny("qwen35", mtp=1, name="tiny-mtp"),
+    "recurrent": tiny("mamba2"),
+    "swa": tiny("gemma3"),
+}
+
+
+class Models:
+    """Models by name, written once; zeros take no disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.write = cache(self._write)
+
+    def __call__(self, name: str) -> Path:
+        return self.write(SHAPES[name])
+
+    def _write(self, shape: Shape) -> Path:
+        path = self.directory / f"{abs(hash(shape))}.gguf"
+        return write_model(path, shape, weights="zeros")
+
+
+def facts(
+    words: list[str],
+    *,
+    model: Path | None = None,
+    budget: str = "host=64GiB",
+    build: int | None = 10434,
+    devices: str | None = None,
+    env: dict[str, str] | None = None,
+) -> Facts:
+    """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
+    path = str(model) if model else "missing.gguf"
+    words = [path if word == "MODEL" else word for word in words]
+    command = parse_command(words, builtin_flags(build), env or {})
+    header = read_header(model) if model else None
+    pools = parse_pools(budget)
+
+    def planner(changed: Command) -> Plan | None:
+        if header is None or model is None:
+            return None
+        try:
+            return plan_budget(header, changed, pools, model=model, build=build)
+        except ArrieroError:
+            return None
+
+    return Facts(
+        command=command,
+        build=build,
+        header_or_none=header,
+        pools=pools,
+        devices_or_none=parse_devices(devices) if devices is not None else None,
+        planner=planner,
+        own=build in KNOWN,
+    )
+
+
+def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
+    """The facts that a case of ``cases/*.yaml`` gives."""
+    return facts(
+        shlex.split(case["command"]),
+        model=models(case["model"]) if "model" in case else None,
+        budget=case.get("budget", "host=64GiB"),
+        build=case.get("build", 10434),
+        devices=case.get("devices"),
+        env=case.get("env"),
+    )

@@ -1,0 +1,47 @@
+"""A rule and its reproductions say the same: it finds the run and spares the control."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arriero.gguf import write_model
+from arriero.gotchas import registry
+from arriero.gotchas.model import Reproduction, Run
+from arriero.gotchas.registry import Entry
+from tests.gotchas.given import facts
+
+ALL = [(entry, one) for entry in registry().entries for one in entry.reproductions]
+
+
+@pytest.mark.parametrize(("entry", "one"), ALL, ids=[f"{e.id}-{r.name}" for e, r in ALL])
+def test_finds_the_run_and_spares_the_control(
+    entry: Entry, one: Reproduction, tmp_path: Path
+) -> None:
+    model = write_model(tmp_path / "m.gguf", one.model, weights="zeros")
+
+    def found(run: Run) -> int:
+        workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
+        words = ["llama-server", "-m", "MODEL", *run.flags.format(workers=workers).split()]
+        shown = "-dev Vulkan0" in run.flags or run.workers
+        host = f"host={_room(run, model)}"
+        budget = f"Vulkan0=2GiB,{host}" if shown else host
+        known = facts(words, model=model, budget=budget, env=dict(run.env))
+        return len(list(entry.detect(known)))
+
+    assert found(one.run), "the rule does not find its own reproduction"
+    assert not found(one.control), "the rule still finds it with the workaround"
+
+
+def _room(run: Run, model: Path) -> int:
+    """What the run may take on the host, in bytes."""
+    if run.above is None:
+        return run.limit or 1 << 36
+    known = facts(["llama-server", "-m", "MODEL", *run.above.split()], model=model)
+    return known.plan.pools[0].at_start + (run.limit or 0)
+
+
+def test_reproductions_are_many() -> None:
+    with_one = {entry.id for entry, _ in ALL}
+    assert len(with_one) >= 0.7 * len(registry().entries)

@@ -1,0 +1,185 @@
+"""Checks of commands and of files, with an engine and without."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arriero.base.errors import NotFoundError, UsageError
+from arriero.gguf import write_model
+from arriero.gguf.presets import LADDER_HYBRID, tiny
+from arriero.jobs import check as job
+from arriero.jobs.check import Options, check_command, check_file, fixed_lines, worst
+from arriero.memory import parse_pools
+from arriero.record import Check, Checks, decode, encode
+
+INPUTS = Path(__file__).parent.parent / "command" / "data" / "inputs"
+BUILD = Options(assume_build=10434)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARRIERO_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was started")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_the_two_original_cases_without_an_engine(tmp_path: Path) -> None:
+    hybrid = write_model(tmp_path / "h.gguf", LADDER_HYBRID, weights="zeros")
+    budget = Options(assume_build=10434, budget=parse_pools("host=3GiB"))
+    first = check_command(["llama-server", "-m", str(hybrid), "-c", "65536", "-np", "64"], budget)
+    (finding,) = first.findings
+    assert (finding.id, finding.severity, finding.applies) == ("rs-alloc-slots", "error", "yes")
+    assert finding.fixed_argv == ("llama-server", "-m", str(hybrid), "-c", "65536", "-np", "16")
+    assert first.fixed_argv is not None
+    again = check_command(first.fixed_argv, budget)
+    assert (again.findings, again.fixed_argv) == ((), None)
+
+    words = (
+        "llama-server -m M --rpc 127.0.0.1:50052,127.0.0.1:50053 --tensor-split 45,40,15 -ngl 999"
+        " --split-mode layer -fit off -c 65536"
+    )
+    second = check_command(words.split(), BUILD)
+    (finding,) = second.findings
+    assert (finding.id, finding.severity) == ("rpc-prompt-cache-abort", "warning")
+    assert (finding.applies, finding.status) == ("maybe", "reproduced")
+    assert finding.missing
+    assert finding.builds == (10068, 10092, 10434)
+    assert fixed_lines(second) == (f"{words} -cram 0",)
+    assert any("M" in note for note in second.notes)
+
+
+def test_the_document_is_that_of_the_contract() -> None:
+    found = check_command(["llama-server", "-m", "M", "-fa", "--jinja", "--nope"], BUILD)
+    assert decode(encode(found), "a test") == found
+    document = json.loads(encode(found))
+    assert list(document)[:3] == ["schema", "argv", "findings"]
+    assert document["schema"] == "arriero.check/1"
+    assert {
+        "id", "title", "severity", "status", "applies", "because", "missing", "edit", "fixed_argv",
+        "where",
+    } <= set(document["findings"][0])  # fmt: skip
+    assert worst(found) == "error"
+    assert worst(check_command(["llama-server", "-m", "M"], BUILD)) is None
+
+
+@pytest.mark.usefixtures("nothing_starts")
+def test_findings_of_a_file_say_where() -> None:
+    found = check_file(INPUTS / "llama.service", BUILD)
+    assert isinstance(found, Check)
+    (finding,) = found.findings
+    assert (finding.id, finding.where) == ("open-without-key", f"{INPUTS}/llama.service:9")
+    assert found.where == f"{INPUTS}/llama.service:8"
+    several = check_file(INPUTS / "compose.yaml", BUILD)
+    assert isinstance(several, Checks)
+    assert [len(check.findings) for check in several.checks] == [1, 0, 0]
+    assert several.checks[0].findings[0].where == f"{INPUTS}/compose.yaml:11"
+    assert len(fixed_lines(several)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.sh", "A=1\nllama-server -m m.gguf \\\n  -fa --jinja\n", 3),
+        ("a.service", "[Service]\nExecStart=/bin/llama-server -m m.gguf \\\n -fa --jinja\n", 3),
+        ("a.yaml", "services:\n a:\n  image: llama.cpp\n  command:\n  - -fa\n  - --jinja\n", 5),
+        ("swap.yaml", "models:\n a:\n  cmd: |\n   llama-server -m m.gguf\n   -fa --jinja\n", 5),
+        ("a.ini", "[a]\nmodel = m.gguf\nfa = --jinja\n", 3),
+        ("a.json", '["llama-server",\n "-m", "m.gguf",\n "-fa", "--jinja"]', 3),
+    ],
+)  # fmt: skip
+def test_each_form_of_file(name: str, text: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    found = check_file(path, BUILD)
+    assert isinstance(found, Check)
+    (finding,) = found.findings
+    assert (finding.id, finding.where) == ("flag-value", f"{path}:{line}")
+
+
+def test_a_file_does_not_see_this_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_HOST", "0.0.0.0")  # noqa: S104 - data
+    path = tmp_path / "a.sh"
+    path.write_text("llama-server -m m.gguf\n")
+    found = check_file(path, BUILD)
+    assert isinstance(found, Check)
+    assert found.findings == ()
+    assert check_command(["llama-server", "-m", "m.gguf"], BUILD).findings
+
+
+def test_no_secret_comes_out() -> None:
+    words = [
+        "llama-server",
+        "-m",
+        "M",
+        "--api-key",
+        "sk-very-secret",
+        "--host",
+        "::",
+        "-fa",
+        "--jinja",
+    ]
+    found = check_command(words, BUILD, environ={"HF_TOKEN": "hf_abcdefghijklmnopqrstu"})
+    for text in (encode(found).decode(), *fixed_lines(found)):
+        assert "very-secret" not in text
+        assert "hf_abc" not in text
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no-such-engine"):
+        check_command(["llama-server", "-m", "M"], Options(engine="no-such-engine"))
+    with pytest.raises(NotFoundError):
+        check_file(tmp_path / "nothing.sh", BUILD)
+    with pytest.raises(UsageError):
+        check_command([], BUILD)
+    found = check_command(["/nowhere/llama-server", "-m", "M", "--nope"], Options())
+    assert found.build is None
+    (finding,) = found.findings
+    assert (finding.applies, finding.severity) == ("maybe", "warning")
+    assert any("/nowhere/llama-server" in note for note in found.notes)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("build", "knows"), [(10068, False), (10434, True)])
+def test_with_an_engine(
+    build: int, knows: bool, engine_path: Callable[[int], Path], tmp_path: Path
+) -> None:
+    model = write_model(tmp_path / "m.gguf", tiny("llama"))
+    engine = str(engine_path(build))
+    words = ["llama-server", "-m", str(model), "-lm", "none", "-np", "1"]
+    found = check_command(words, Options(engine=engine))
+    assert found.build == build
+    assert found.engine is not None
+    assert [f.id for f in found.findings] == ([] if knows else ["flag-renamed"])
+
+
+@pytest.mark.engine
+def test_workers_are_contacted_only_if_asked(
+    engine_path: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def listed(_: object, __: object, *, rpc: str | None = None) -> tuple[()]:
+        asked.append(rpc)
+        return ()
+
+    monkeypatch.setattr(job, "list_devices", listed)
+    words = ["llama-server", "-m", "M", "--rpc", "127.0.0.1:1"]
+    engine = str(engine_path(10434))
+    environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}
+    check_command(words, Options(engine=engine), environ=environ)
+    check_command(words, Options(engine=engine, probe=True), environ=environ)
+    assert asked == [None, "127.0.0.1:1"]
