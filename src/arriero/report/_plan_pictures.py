@@ -162,7 +162,10 @@ def frontier(facts: PlanView) -> list[Markup]:
             draw.picture(
                 "Largest context for each number of slots",
                 "; ".join(
-                    [*map(_told, reaches), *(f"as given: {n} slots, {c} tokens" for n, c in given)]
+                    [
+                        *map(_told, reaches),
+                        *(f"as given: {say.count(n, 'slot')}, {c} tokens" for n, c in given),
+                    ]
                 ),
                 _BOTTOM + 28,
                 *_curves(seen, across, up),
@@ -177,7 +180,8 @@ def frontier(facts: PlanView) -> list[Markup]:
 def _told(reach: Reach) -> str:
     room = f" ({reach.room})" if reach.room else ""
     each = f", {reach.each} a slot" if reach.point.n_ctx_seq else ""
-    return f"{reach.slots} slots: {reach.tokens} tokens{each}, limited by {reach.limited_by}{room}"
+    slots = say.count(reach.point.n_seq_max, "slot")
+    return f"{slots}: {reach.tokens} tokens{each}, limited by {reach.limited_by}{room}"
 
 
 def _by_limit(seen: Sequence[Reach]) -> dict[str, str]:
@@ -241,7 +245,8 @@ def _doublings(tokens: Sequence[int]) -> list[float]:
 
 
 def _short(tokens: int) -> str:
-    return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
+    """To four digits: the table and the mark's title have all of them."""
+    return f"{tokens / 1024:.4g}k" if tokens >= 1024 else str(tokens)
 
 
 def _points(
