@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.base.words import Component, Method
-from arriero.gguf import Header, read_header, write_model
+from arriero.base.words import Component, Method, Role, TrialOutcome
+from arriero.command import builtin_flags, parse_command
+from arriero.gguf import Header, describe, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.reader import LazyArray
-from arriero.memory import Calibration
+from arriero.logs.model import Buffer, Failure
+from arriero.machine import Pool
+from arriero.memory import Calibration, settings_of
 from arriero.memory.calibration import (
     calibrated,
     corrected,
     fingerprint,
+    run_buffers,
+    run_settings,
 )
-from arriero.record import PlanBuffer, RunSettings
+from arriero.record import ModelRecord, Plan, PlanBuffer, RunSettings, Trial
+from tests.examples import example_failure, example_trials
 
 HERE = RunSettings(
     n_ctx=4096,
@@ -200,3 +208,140 @@ def test_a_fingerprint_is_of_shapes_alone(tmp_path: Path) -> None:
         assert fingerprint(other) != fingerprint(header)
     other = replace(header, tensors=(*header.tensors[1:], replace(header.tensors[0], type="q8_0")))
     assert fingerprint(other) != fingerprint(header)
+
+
+POOLS = (
+    Pool("host", ("host",), 64 << 30, 60 << 30, "a test"),
+    Pool("CUDA0", ("CUDA0",), 24 << 30, 16 << 30, "a test"),
+    Pool("CUDA1", ("CUDA1",), 24 << 30, 8 << 30, "a test"),
+)
+ALIKE = (
+    ("", "-c 32768"),
+    ("-c 4000", "-c 4096"),
+    ("-np 4 -kvu", "-np 4 --kv-unified"),
+    ("-b 2048 -ub 512", ""),
+    ("-ngl 99", "-ngl all"),
+    ("--host 0.0.0.0 -t 4 --alias x -cram 0 -ctxcp 2", ""),
+    ("-c 256 -ub 512", "-c 256 -ub 256"),
+)
+DIFFERENT = (
+    *(("-c 4096", other) for other in ("-c 8192", "-c 4096 -np 2", "-c 4096 -ub 128")),
+    *(("-np 4", other) for other in ("-np 4 -kvu", "-np 3", "-np 4 -fa off", "-np 4 -ctk q8_0")),
+    *(("", other) for other in ("-ngl 3", "-ts 1,2", "-ot blk=CPU", "-nkvo", "--embedding")),
+    *(("", other) for other in ("-sm none -mg 1", "--no-mmap", "--swa-full", "-dev CUDA1")),
+    *(("", other) for other in ("--spec-type draft-mtp", "-md a.gguf", "--no-repack")),
+    ("-md a.gguf", "-md b.gguf"),
+    ("-md a.gguf", "-md a.gguf -ngld 0"),
+)
+
+
+def settings_in(header: Header, args: str, pools: Sequence[Pool] = POOLS) -> RunSettings:
+    command = parse_command(["llama-server", "-m", "m", *args.split()], builtin_flags(), {})
+    about = describe(header)
+    settings = settings_of(command, Path("m"), n_ctx_train=about.n_ctx_train or 0, build=10434)
+    return run_settings(about, settings, pools)
+
+
+@pytest.fixture(scope="module")
+def header(tmp_path_factory: pytest.TempPathFactory) -> Header:
+    shape = replace(tiny("llama", layers=8), context_train=32768)
+    return read_header(write_model(tmp_path_factory.mktemp("models") / "a.gguf", shape))
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_words_for_the_same_settings(header: Header, one: str, other: str) -> None:
+    assert settings_in(header, one) == settings_in(header, other)
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_what_changes_a_buffer_changes_the_settings(header: Header, one: str, other: str) -> None:
+    assert settings_in(header, one) != settings_in(header, other)
+
+
+def test_settings_say_where_layers_are(header: Header) -> None:
+    assert settings_in(header, "").layers == ("CUDA0*6", "CUDA1*3")
+    assert settings_in(header, "-ngl 4 -ts 1,1").layers == ("CPU*5", "CUDA0*2", "CUDA1*2")
+    assert settings_in(header, "", POOLS[:1]).layers == ("CPU*9",)
+    freed = (*POOLS[:2], replace(POOLS[2], free=24 << 30))
+    assert settings_in(header, "", freed) != settings_in(header, "")
+    assert "secret" not in repr(settings_in(header, "-md /home/secret/d.gguf"))
+
+
+# --- from a trial -------------------------------------------------------------------------------
+
+
+def plan_of(*lines: PlanBuffer) -> Plan:
+    return Plan(model=ModelRecord(path="m"), context=None, buffers=lines, pools=(), fits=None)
+
+
+def trial(outcome: TrialOutcome, *buffers: Buffer, failure: Failure | None = None) -> Trial:
+    base = example_trials()[0]
+    return msgspec.structs.replace(base, outcome=outcome, buffers=buffers, failure=failure)
+
+
+def logged(component: Component, size: int, device: str = "CPU", role: Role = Role.MAIN) -> Buffer:
+    return Buffer(component=component, device=device, bytes=size, line=1, role=role)
+
+
+def sizes(*args: Any) -> dict[tuple[str, str], tuple[int | None, int | None, int | None]]:
+    return {
+        (b.component.value, b.device): (b.taken, b.planned, b.asked) for b in run_buffers(*args)
+    }
+
+
+def test_a_run_is_laid_beside_its_plans() -> None:
+    planned = plan_of(
+        line(Method.EXACT, 300, component=Component.KV, device="CPU"),
+        line(Method.ESTIMATED, 900, component=Component.COMPUTE, device="CPU"),
+        line(Method.ESTIMATED, 700, component=Component.COMPUTE, device="RPC0"),
+        line(Method.ESTIMATED, 50, component=Component.COMPUTE, device="CUDA_Host"),
+        line(Method.EXACT, 8, component=Component.PROMPT_CACHE, device="CPU"),
+        line(Method.ESTIMATED, 90, component=Component.DRAFT, device="CPU"),
+    )
+    asked = plan_of(line(Method.MEASURED, 410, component=Component.COMPUTE, device="CPU"))
+    ran = trial(
+        TrialOutcome.SERVED,
+        logged(Component.KV, 100),
+        logged(Component.KV, 200),
+        logged(Component.COMPUTE, 400),
+        logged(Component.COMPUTE, 600, "RPC0[10.0.0.7:50052]"),
+        logged(Component.KV, 10, role=Role.DRAFT),
+        logged(Component.COMPUTE, 20, role=Role.DRAFT),
+        logged(Component.COMPUTE, 999, role=Role.MMPROJ),
+        logged(Component.RS, 5, "CUDA0"),
+    )
+    assert sizes(ran, planned, asked) == {
+        ("kv", "CPU"): (300, 300, None),
+        ("compute", "CPU"): (400, 900, 410),
+        ("compute", "RPC0"): (600, 700, None),
+        ("draft", "CPU"): (30, 90, None),
+        ("rs", "CUDA0"): (5, None, None),
+        ("compute", "CUDA_Host"): (0, 50, None),
+    }
+    rounding = {b.component: b.rounding for b in run_buffers(ran, planned) if b.device == "CPU"}
+    assert rounding[Component.KV] == 2 * rounding[Component.COMPUTE] == 2 * 5243
+
+
+def test_a_start_that_failed_shows_what_was_refused_and_nothing_else() -> None:
+    planned = plan_of(line(Method.ESTIMATED, 900, component=Component.COMPUTE, device="CPU"))
+    refused = msgspec.structs.replace(
+        example_failure(), component=Component.COMPUTE, device="CPU", buffer_bytes=1200
+    )
+    seen = logged(Component.KV, 100)
+    assert sizes(trial(TrialOutcome.FAILED, seen, failure=refused), planned) == {
+        ("compute", "CPU"): (1200, 900, None)
+    }
+    for change in ({"component": Component.KV}, {"device": None}, {"buffer_bytes": None}):
+        other = msgspec.structs.replace(refused, **change)
+        assert sizes(trial(TrialOutcome.FAILED, seen, failure=other), planned) == {}
+    assert sizes(trial(TrialOutcome.FAILED, seen), planned) == {}
+
+
+def test_a_log_without_compute_lines_says_nothing_about_what_it_lacks() -> None:
+    planned = plan_of(
+        line(Method.ESTIMATED, 900, component=Component.COMPUTE, device="CPU"),
+        line(Method.EXACT, 90, component=Component.RS, device="CPU"),
+    )
+    assert sizes(trial(TrialOutcome.READY, logged(Component.KV, 100)), planned) == {
+        ("kv", "CPU"): (100, None, None)
+    }

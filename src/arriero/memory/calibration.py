@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import groupby
 from typing import Final
@@ -140,6 +140,7 @@ def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> Run
     ]
     flags += [] if settings.mmap else ["mmap=False"]
     flags += [f"speculation={kind}" for kind in settings.speculation]
+    flags += _drafting(settings)
     flags += [f"{pattern}={buffer}" for pattern, buffer in settings.overrides]
     n_batch = min(made.n_ctx, request.n_batch)
     return RunSettings(
@@ -157,6 +158,17 @@ def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> Run
         layers=tuple(f"{name}*{len(list(run))}" for name, run in groupby(layers)),
         flags=tuple(flags),
     )
+
+
+def _drafting(settings: Settings) -> Iterator[str]:
+    """What of the context that drafts is not as the model's own; its file by a hash of its path."""
+    if settings.draft_model is not None:
+        path = settings.draft_model.encode(errors="replace")
+        yield f"draft={hashlib.sha256(path).hexdigest()[:16]}"
+    for field in fields(settings.draft) if settings.draft is not None else ():
+        value, own = (getattr(r, field.name) for r in (settings.draft, settings.request))
+        if field.name not in ("model", "n_ctx") and value != own:
+            yield f"draft {field.name}={value}"
 
 
 @lru_cache(maxsize=64)
