@@ -44,7 +44,7 @@ from arriero.memory.placement import (
     quirks_of,
     weights,
 )
-from arriero.memory.pools import HOST, all_fit, integrated, is_on_host, planned_pools
+from arriero.memory.pools import HOST, all_fit, device_of, integrated, is_on_host, planned_pools
 from arriero.memory.settings import Settings, settings_of
 from arriero.memory.threads import reserved_address_space
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
@@ -103,6 +103,7 @@ def plan_budget(
 _DRY_RUN_SECONDS: Final = 60.0
 _FIT_CEILING: Final = 2_000_000
 """Tensors times layers; a model of 235B has 1,128 times 94, and its fit takes 0.1 s."""
+_CUTS_ROWS: Final = re.compile(r"(CUDA|ROCm|MUSA|SYCL)\d")
 _NO_DEVICE: Final = re.compile(r"this engine has no (?:device|buffer type) (\S+)")
 _UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
 """What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
@@ -155,13 +156,19 @@ class _Planning:
         """Layers go by free memory, which only the engine sees when it starts."""
         listed = [name for pool in pools for name in pool.devices if name != HOST]
         self._devices = chosen_devices(settings.request, listed, integrated(pools))
-        self._request = replace(settings.request, devices=self._devices or ())
+        self._request = replace(
+            settings.request,
+            devices=self._devices or (),
+            overrides=tuple(
+                (pattern, device_of(buffer, pools)) for pattern, buffer in settings.overrides
+            ),
+        )
         self._host_buffer = host_buffer(self._devices) or CPU
 
     def plan(self, command: Command) -> Plan:
         hparams = self._hparams()
         buffers: list[PlanBuffer] = []
-        refused = hparams is not None and refusal(hparams, self._request)
+        refused = self._refusal(hparams)
         dry = None
         if not refused:
             self._fit(hparams)
@@ -188,6 +195,13 @@ class _Planning:
             notes=tuple(self._notes),
             build=self._build,
         )
+
+    def _refusal(self, h: Hparams | None) -> str | None:
+        """Why the engine would not start with these settings; null if nothing speaks against it."""
+        whole = [name for name in self._devices if not _CUTS_ROWS.match(name)]
+        if self._request.split_mode == "row" and whole and self._request.n_gpu_layers:
+            return f"{whole[0]} does not cut tensors by rows (-sm row)"
+        return refusal(h, self._request) if h is not None else None
 
     def _corrected(self, buffers: list[PlanBuffer]) -> list[PlanBuffer]:
         if not self._calibrations:
@@ -365,10 +379,23 @@ class _Planning:
     ) -> tuple[Sequence[CacheTensor], int]:
         """Cache tensors and compute bound: the same wherever fit puts layers, up to 512 times."""
         if request.n_ctx not in self._sized:
-            eff = effective(h, request, self._rules)
-            bound = compute_bound(h, request, eff, widest_activation(self._header, h))
+            bound = self._compute_bound(self._header, h, request)
             self._sized[request.n_ctx] = (cache_tensors(h, request, self._rules), bound)
         return self._sized[request.n_ctx]
+
+    def _compute_bound(self, header: Header, h: Hparams, request: DryRunRequest) -> int:
+        devices, old = request.devices or (), self._build is not None and self._build < AFTER_10435
+        pipeline = (
+            len(devices) > 1
+            and not 0 <= request.n_gpu_layers <= h.n_layer_all
+            and request.split_mode == "layer"
+            and request.offload_kqv
+            and not request.overrides
+            # workers take part in it since a build after 10435
+            and not (old and any(name.startswith("RPC") for name in devices))
+        )
+        eff = effective(h, request, self._rules)
+        return compute_bound(h, request, eff, widest_activation(header, h), pipeline=pipeline)
 
     def _listed_free(self, device: str) -> int | None:
         """What the engine's own fit reads from the driver, whatever else limits the pool."""
@@ -467,8 +494,9 @@ class _Planning:
             quirks = quirks_of(self._header, h, settings, layers, self._devices, told)
         planned = weights(self._header, h, settings, layers, self._devices, quirks)
         wrong = told is not None and bool(self._devices) and quirks is None
-        if self._request.split_mode in ("row", "tensor"):
-            self._note("placement", f"-sm {self._request.split_mode} was never compared")
+        mode = self._request.split_mode
+        if mode in ("row", "tensor") and self._devices:
+            self._note("placement", f"-sm {mode} was never compared: sizes are as by layers")
             planned = tuple(replace(buffer, exact=False) for buffer in planned)
         for buffer in self._told_of_repacking(planned, told):
             measured = None
@@ -588,7 +616,7 @@ class _Planning:
                 elif b.compute:
                     yield _line(component, b.device, b.compute, Method.MEASURED)
             return
-        bound = compute_bound(h, self._request, eff, widest_activation(self._header, h))
+        bound = self._compute_bound(self._header, h, self._request)
         on_devices = [device for device in dict.fromkeys(layers) if device != CPU]
         for device in (*on_devices, self._host_buffer):
             yield _line(component, device, bound, Method.ESTIMATED, upper_bound=True)
@@ -729,8 +757,7 @@ class _Planning:
             caches = self._placed(cache_tensors(h, request, self._rules), layers)
             for (_, device), size in caches.items():
                 add(device, size)
-            eff = effective(h, request, self._rules)
-            bound = compute_bound(h, request, eff, widest_activation(header, h))
+            bound = self._compute_bound(header, h, request)
             for device in {*layers} - {CPU} | {self._host_buffer}:
                 add(device, bound)
         return sizes

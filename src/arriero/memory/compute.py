@@ -24,13 +24,18 @@ _HEADS: Final = 4
 _WIDE: Final = 3
 _STATES: Final = 6
 _FIXED: Final = 2 << 20
+_COPIES: Final = 4
+"""GGML_SCHED_MAX_COPIES."""
 
 
-def compute_bound(hparams: Hparams, request: DryRunRequest, eff: Effective, widest: int) -> int:
+def compute_bound(
+    hparams: Hparams, request: DryRunRequest, eff: Effective, widest: int, *, pipeline: bool = False
+) -> int:
     """Bytes that the compute buffer of one device stays below.
 
     Args:
         widest: Elements per token of the widest activation inside a layer (feed-forward, experts).
+        pipeline: Several devices work on a batch in turns: each holds its inputs four times.
     """
     h, context = hparams, eff.context
     slots = max(1, context.n_seq_max)
@@ -47,6 +52,8 @@ def compute_bound(hparams: Hparams, request: DryRunRequest, eff: Effective, wide
         total += 3 * _F32 * max(h.n_head, default=0) * tokens * cells
     total += _STATES * _F32 * slots * (1 + eff.n_rs_seq) * (h.n_embd_r + h.n_embd_s)
     total += 2 * _F32 * eff.n_outputs_max * h.n_vocab
+    if pipeline:
+        total += (_COPIES - 1) * tokens * (_MASK * cells + 2 * _F32 * h.n_embd)
     return total + _FIXED
 
 

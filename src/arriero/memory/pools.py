@@ -18,6 +18,7 @@ P = TypeVar("P", Pool, PlanPool)
 HOST: Final = "host"
 _ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
 _BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
+_ON_WORKER: Final = re.compile(r"RPC(\d{1,3})\[(.+)\]")
 _GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
 _HOST_MARGIN: Final = 256 * MIB
 _UNCOUNTED: Final = (
@@ -62,6 +63,16 @@ def integrated(pools: Sequence[Pool]) -> frozenset[str]:
         for device in pool.listed
         if not device.name.startswith("RPC") and not SOFTWARE.search(device.description)
     )
+
+
+def device_of(buffer: str, pools: Sequence[Pool]) -> str:
+    """The device of a buffer type: a worker's has the worker's own number and its endpoint."""
+    match = _ON_WORKER.fullmatch(buffer)
+    if match is None:
+        return buffer
+    listed = [one for pool in pools for one in pool.listed if one.description == match[2]]
+    named = [one.name for one in listed if one.name.startswith("RPC")]
+    return named[int(match[1])] if int(match[1]) < len(named) else buffer
 
 
 def is_on_host(device: str) -> bool:
