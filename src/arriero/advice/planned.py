@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from arriero.advice.caches import HostCaches
-from arriero.advice.changes import Change, caches_bounded, caches_off, slots
+from arriero.advice.changes import Change, caches_bounded, slots
 from arriero.base.sizes import mib
 from arriero.base.words import Component, Cost
 from arriero.command import Command
@@ -82,7 +82,9 @@ def advise(command: Command, header: Header, what_if: WhatIf) -> Counsel:
     shown = [*fitting[:_SHOWN_FITTING], *others[:_SHOWN_SHORT]]
     missing = ""
     if not fitting:
-        smallest = next(iter(together), min(useful, key=_shortfall, default=None))
+        smallest = next(
+            iter(together), min(useful, key=lambda tried: _lacks(tried.plan), default=None)
+        )
         shown += together
         missing = _missing(smallest, base)
     shown.sort(key=lambda tried: (tried.cost.rank, len(tried.changes)))
@@ -116,9 +118,9 @@ def _saved(tried: _Tried, base: Plan) -> tuple[str, int]:
     return max(saved, key=lambda pair: pair[1])
 
 
-def _shortfall(tried: _Tried) -> int:
-    """Bytes that the worst pool lacks."""
-    return max((pool.margin - (pool.headroom or 0) for pool in lacking(tried.plan)), default=0)
+def _lacks(plan: Plan) -> int:
+    """Bytes that pools lack, all together."""
+    return sum(pool.margin - (pool.headroom or 0) for pool in lacking(plan))
 
 
 def _worth(tried: _Tried, base: Plan) -> bool:
@@ -179,12 +181,18 @@ def _missing(smallest: _Tried | None, base: Plan) -> str:
 def _combinations(
     command: Command, kinds: _Kinds, useful: Sequence[_Tried], what_if: WhatIf
 ) -> Iterator[_Tried]:
-    """Changes added up, cheapest first, until the command fits; fewer slots with a shorter context.
+    """One change with bounded caches; changes added up, cheapest first, until the command fits, if
+    that is cheaper; fewer slots with a shorter context.
 
-    What fits by a single change at the same price is not combined. If nothing fits, the last one
-    has all changes at their strongest.
+    If nothing fits there is one, with all changes at their strongest.
     """
-    cheapest = min((tried.cost.rank for tried in useful if tried.holds), default=len(Cost))
+    bounded = [
+        _tried((*tried.changes, change), command, what_if)
+        for tried in useful
+        if not tried.holds and (change := kinds.caches(tried.command)) is not None
+    ]
+    yield from (both for both in bounded if both.holds)
+    cheapest = min((t.cost.rank for t in (*useful, *bounded) if t.holds), default=len(Cost))
     last = _Tried((), command, what_if.plan(command), False)
     # what a device is relieved of can be too much for the host with its caches
     by: Solver = kinds.context
@@ -196,7 +204,7 @@ def _combinations(
             break
         kept = (c for c in last.changes if not c.settings.keys() & change.settings.keys())
         step = _tried((*kept, change), command, what_if)
-        if _relieves(step.plan, last.plan):
+        if _lacks(step.plan) < _lacks(last.plan):
             last, by = step, solve
     if last.holds:
         last = _pruned(last, by, command, what_if)
@@ -208,12 +216,6 @@ def _combinations(
             if change is not None:
                 both = _tried((*tried.changes, change), command, what_if)
                 yield from [both] if both.holds else []
-
-
-def _relieves(plan: Plan, before: Plan) -> bool:
-    """Whether a pool that lacks has more room now."""
-    planned = {pool.name: pool.planned for pool in plan.pools}
-    return any(planned[pool.name] < pool.planned for pool in lacking(before))
 
 
 def _pruned(tried: _Tried, solve: Solver, command: Command, what_if: WhatIf) -> _Tried:
@@ -304,7 +306,9 @@ class _Kinds:
         limit = None if any(b.bytes is None for b in prompts) else _size(prompts)
         room = pool.headroom - pool.margin + pool.planned - pool.at_start
         if room <= 0:
-            return caches_off(command)
+            held = {"-cram": prompts, "-ctxcp": kept}
+            off = {flag: "0" for flag, lines in held.items() if lines}
+            return _change(Cost.PROMPT_REUSE, "", {**off})
         return caches_bounded(command, HostCaches(limit, _size(kept), each), room, count)
 
     # speed
