@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def engine_like(run: Run, **changes: Any) -> Engine:
 
 def kept(store: Store, header: Header, **changes: Any) -> Run:
     run = msgspec.structs.replace(example_run(), model=fingerprint(header), **changes)
-    store.save_run(run, Redactor())
+    store.save_runs([run], Redactor())
     return run
 
 
@@ -95,7 +95,7 @@ def test_whose_run_it_was_is_a_matter_of_model_engine_and_devices(
 def test_a_card_of_the_same_name_must_be_the_same_card(store: Store, model: Path) -> None:
     header = read_header(model)
     run = on_card(kept(store, header), "RTX 9090")
-    store.save_run(run, Redactor())
+    store.save_runs([run], Redactor())
     for description, expected in (("RTX 9090", True), ("RTX 1010", False), (None, False)):
         cards = (
             [msgspec.structs.replace(run.devices[0], description=description)]
@@ -119,7 +119,7 @@ def test_a_history_that_cannot_be_read_gives_none(tmp_path: Path, model: Path) -
 class Unwritable(Store):
     tries = 0
 
-    def save_run(self, run: Run, redactor: Redactor) -> None:
+    def save_runs(self, runs: Iterable[Run], redactor: Redactor) -> None:
         self.tries += 1
         raise RecordError("the disk is full")
 
@@ -249,7 +249,7 @@ def test_a_similar_model_borrows_pessimism_alone(
         else b
         for b in run.buffers
     )
-    store.save_run(msgspec.structs.replace(run, buffers=more), Redactor())
+    store.save_runs([msgspec.structs.replace(run, buffers=more)], Redactor())
     line = compute(planned(similar, verified.engine, store, AS_RUN))
     assert (line.bytes, line.method) == (2 * (bound.bytes or 0), Method.ESTIMATED)
     assert "similar model" in line.reason

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Store:
 
 def keep(store: Store, **changes: Any) -> Run:
     run = msgspec.structs.replace(example_run(), **changes)
-    store.save_run(run, Redactor())
+    store.save_runs([run], Redactor())
     return run
 
 
@@ -77,7 +77,7 @@ def test_no_more_than_a_number_are_kept(store: Store, monkeypatch: pytest.Monkey
 def test_secrets_are_taken_out(store: Store) -> None:
     engine = msgspec.structs.replace(example_run().engine, path="/opt/correct-horse/llama-server")
     run = msgspec.structs.replace(example_run(), engine=engine)
-    store.save_run(run, Redactor(secrets=["correct-horse"]))
+    store.save_runs([run], Redactor(secrets=["correct-horse"]))
     assert b"correct-horse" not in store.path.read_bytes()
     assert len(store.runs("qwen35")) == 1
 
@@ -113,7 +113,7 @@ def test_an_older_history_that_cannot_be_written_can_be_read() -> None:
             "store = Store(Path(sys.argv[1]) / 'home')\n"
             "told(lambda: store.list()[0].id)\n"
             "told(lambda: store.runs('qwen35'))\n"
-            "told(lambda: store.save_run(example_run(), Redactor()))\n"
+            "told(lambda: store.save_runs([example_run()], Redactor()))\n"
         )
         lines = run_as(code, base, user=65534).splitlines()
         store.path.parent.chmod(0o755)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +82,7 @@ class Recorder:
             kept = self._of(self.planner, _as_it_ran(command, trial, self.planner.header), trial)
             if kept.run.buffers:
                 self._kept.append(kept)
-                self._save(kept.run)
+                self._save([kept.run])
 
     def close(self) -> None:
         """Add what the engine's dry run says of each trial: all in one question, after the last."""
@@ -91,14 +91,19 @@ class Recorder:
             return
         with suppress(KeyboardInterrupt):  # the answer is there, it only has to be told
             plans = self.planner.plans([one.command for one in kept])
-            for one, asked in zip(kept, plans, strict=True):
-                if asked is not None and self.planner.answers:
-                    buffers = run_buffers(one.trial, one.planned, asked)
-                    self._save(msgspec.structs.replace(one.run, buffers=buffers))
+            self._save(
+                [
+                    msgspec.structs.replace(
+                        one.run, buffers=run_buffers(one.trial, one.planned, asked)
+                    )
+                    for one, asked in zip(kept, plans, strict=True)
+                    if asked is not None and self.planner.answers
+                ]
+            )
 
-    def _save(self, run: Run) -> None:
+    def _save(self, runs: Sequence[Run]) -> None:
         try:
-            self._store.save_run(run, self._redactor)
+            self._store.save_runs(runs, self._redactor)
         except RecordError:
             self._refused = True
 

@@ -326,9 +326,10 @@ def corrected(
     lines = [calibrated(buffer, runs, settings) for buffer in buffers]
     lines += _unplanned(buffers, runs, settings)
     notes = [PlanNote(id="drift", text=text) for text in _drifts(buffers, runs, settings)]
-    by = next((r.run for r in runs if r.same and r.settings == settings), None)
-    if any(line.method is Method.CALIBRATED for line in lines):
-        text = f"calibrated: as {by} took it, of this model by this engine at these settings"
+    by = next((r.run for r in runs if r.same and r.settings == settings), "")
+    taken = dict.fromkeys(b.component for b in lines if b.method is Method.CALIBRATED)
+    if taken:
+        text = f"{', '.join(taken)} as {by} took it, at these settings"
         notes.append(PlanNote(id="calibration", text=text))
     return tuple(lines), tuple(notes)
 

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +75,7 @@ _WITH_RUNS: Final = 2
 """Version of the tables that first had ``runs``."""
 _RUNS: Final = 2000
 """Runs kept; the oldest go. A few KiB each."""
-_SAVE_RUN: Final = "INSERT INTO runs (key, arch, document) VALUES (?, ?, ?)"
+_SAVE_RUN: Final = "INSERT OR REPLACE INTO runs (key, arch, document) VALUES (?, ?, ?)"
 _COLUMNS: Final = "id, schema, created_at, summary, complete"
 
 
@@ -168,16 +168,16 @@ class Store:
             database.execute("DELETE FROM records WHERE id = ?", (found,))
         return found
 
-    def save_run(self, run: Run, redactor: Redactor) -> None:
-        """Keep what a run took, for later plans; one that says the same as an earlier replaces it.
+    def save_runs(self, runs: Iterable[Run], redactor: Redactor) -> None:
+        """Keep what runs took, for later plans; one that says the same as an earlier replaces it.
 
         Runs are kept beside the records, in no list, and the oldest of many are forgotten.
         """
-        kept = redactor.scrub(run)
+        rows = [
+            (_key(run), run.arch, msgspec.json.encode(run)) for run in map(redactor.scrub, runs)
+        ]
         with self._open(make=True) as database, _transaction(database):
-            key = _key(kept)
-            database.execute("DELETE FROM runs WHERE key = ?", (key,))
-            database.execute(_SAVE_RUN, (key, kept.arch, msgspec.json.encode(kept)))
+            database.executemany(_SAVE_RUN, rows)
             database.execute(
                 "DELETE FROM runs WHERE number <= (SELECT max(number) FROM runs) - ?", (_RUNS,)
             )
