@@ -15,6 +15,7 @@ from arriero.gguf import Header, Model, describe
 from arriero.gotchas.model import MissingError, apply_edit
 from arriero.machine import Pool
 from arriero.memory import Settings, settings_of
+from arriero.memory.caches import CacheTensor, cache_tensors, refusal
 from arriero.memory.hparams import Hparams, read_hparams
 from arriero.record import Edit, Plan
 
@@ -54,7 +55,10 @@ class Facts:
     @functools.cached_property
     def model(self) -> Model:
         """The model as its header describes it."""
-        return describe(self.header)
+        try:
+            return describe(self.header)
+        except ArrieroError as error:
+            raise MissingError(f"the model: {error.message}") from None
 
     @functools.cached_property
     def hparams(self) -> Hparams:
@@ -76,6 +80,15 @@ class Facts:
             raise MissingError("a plan: the model's header does not tell enough")
         return plan
 
+    @functools.cached_property
+    def caches(self) -> tuple[CacheTensor, ...]:
+        """Every tensor of KV cache and recurrent state, in the context that will be taken."""
+        context = self.plan.context
+        request = replace(self.settings.request, n_ctx=context.n_ctx if context else 0)
+        if why := refusal(self.hparams, request):
+            raise MissingError(f"the caches, which the engine will refuse: {why}")
+        return cache_tensors(self.hparams, request, self.build)
+
     @property
     def devices(self) -> tuple[ListedDevice, ...]:
         if self.devices_or_none is None:
@@ -85,8 +98,7 @@ class Facts:
     @functools.cached_property
     def settings(self) -> Settings:
         """What the server makes of the command's flags (slots, types, batch, fit, caches)."""
-        header = self.header_or_none
-        trained = (describe(header).n_ctx_train or 0) if header is not None else 0
+        trained = (self.model.n_ctx_train or 0) if self.header_or_none is not None else 0
         path = Path(self.command.model_path() or "model.gguf")
         return settings_of(self.command, path, n_ctx_train=trained, build=self.build)
 

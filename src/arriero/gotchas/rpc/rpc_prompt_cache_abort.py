@@ -57,7 +57,6 @@ from arriero.gotchas.model import (
     Signature,
     Worker,
 )
-from arriero.memory.caches import cache_tensors
 from arriero.memory.placement import chosen_devices
 from arriero.record import Edit
 
@@ -106,7 +105,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     block = _block(facts)
     if block is None:
         return
-    largest = _largest_tensor(facts)
+    sizes = (tensor.bytes for tensor in facts.caches if tensor.component is Component.KV)
+    largest = max(sizes, default=0)
     if largest > block:
         yield Found(
             because=f"one layer's KV tensor takes {human(largest)} and Vulkan allocates in blocks"
@@ -125,18 +125,6 @@ def _block(facts: Facts) -> int | None:
     if not any(name.startswith("Vulkan") for name in used or ()) and not given:
         return None
     return int(given) if given.isdecimal() else GIB
-
-
-def _largest_tensor(facts: Facts) -> int:
-    context = facts.plan.context
-    tokens = context.n_ctx if context else 0
-    request = replace(facts.settings.request, n_ctx=tokens)
-    sizes = (
-        tensor.bytes
-        for tensor in cache_tensors(facts.hparams, request, facts.build)
-        if tensor.component is Component.KV
-    )
-    return max(sizes, default=0)
 
 
 _CUT = {"GGML_VK_VISIBLE_DEVICES": "0", _BLOCK: str(MIB)}
