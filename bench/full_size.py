@@ -6,7 +6,7 @@ by the real server with ``--no-warmup``. Two things keep a 400 GB file from bein
 put before the server's own takes the prefetch out of ``mmap`` (needs a C compiler), and
 ``--no-repack`` leaves the weights where they are mapped.
 
-    python bench/full_size.py [BUILD ...] > docs/full-size.md    (about a minute)
+    python bench/full_size.py [BUILD ...] > docs/full-size.md    (about a minute on an idle machine)
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class Planned:
     sizes: Sizes
     header_s: float
     plan_s: float
+    cpu_s: float
+    """Processor time of it, the engine's included: what else the machine does adds little."""
     peak: int
     """Bytes of the whole tree that planned, sampled; shared pages count in every process."""
 
@@ -123,7 +125,6 @@ def table(build: int, models: dict[str, Path], shim: Path | None) -> dict[str, P
     plans = {}
     for case in CASES:
         model = models[case.shape.name]
-        # what else the machine does only adds time
         runs = [planned_in_a_child(build, model, case.args) for _ in range(3)]
         planned = plans[case.name] = min(runs, key=lambda run: run.plan_s)
         logged, problem = logged_by(engine, model, case.args, shim)
@@ -162,18 +163,24 @@ def cell(component: str, planned: Sizes, logged: Sizes) -> str:
 
 def costs(plans: dict[int, dict[str, Planned]], models: dict[str, Path]) -> None:
     print("\n## What planning takes\n")
-    print("The process that plans and its children, the engine's dry run among them, sampled every")
-    print("5 ms, of three runs the fastest; Python and its modules are about 30 MiB of it. These")
+    print("Header and plan: the fastest of three, in wall time; processor: their processor time,")
+    print("the engine's dry run included. Peak: the process that plans and its children, sampled")
+    print("every 5 ms; Python and its modules are about 30 MiB of it. At the end the load was")
     print(
-        "headers have all tokens and no merges: `bench/header.py` reads a vocabulary with both.\n"
+        f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} processors. These headers have all tokens and no"
     )
-    print("| model | tensors | on disk |" + "".join(f" {b}: header | plan | peak |" for b in plans))
-    print("|---|---|---|" + "---|---|---|" * len(plans))
+    print("merges: `bench/header.py` reads a vocabulary with both.\n")
+    print(
+        "| model | tensors | on disk |"
+        + "".join(f" {b}: header | plan | processor | peak |" for b in plans)
+    )
+    print("|---|---|---|" + "---|---|---|---|" * len(plans))
     for name, model in models.items():
         tensors = len(read_header(model).tensors)
         disk = human(model.stat().st_blocks * 512)
         row = "".join(
-            f" {p[name].header_s * 1000:.0f} ms | {p[name].plan_s:.2f} s | {human(p[name].peak)} |"
+            f" {p[name].header_s * 1000:.0f} ms | {p[name].plan_s:.2f} s"
+            f" | {p[name].cpu_s:.2f} s | {human(p[name].peak)} |"
             for p in plans.values()
         )
         print(f"| {name} | {tensors} | {disk} |{row}")
@@ -201,7 +208,7 @@ def planned_in_a_child(build: int, model: Path, args: str) -> Planned:
     sizes: Sizes = defaultdict(float)
     for component, device, size in said["buffers"]:
         sizes[component, device] += size / MIB
-    return Planned(dict(sizes), said["header_s"], said["plan_s"], peak)
+    return Planned(dict(sizes), said["header_s"], said["plan_s"], said["cpu_s"], peak)
 
 
 def tree_bytes(pid: int) -> int:
@@ -218,20 +225,21 @@ def tree_bytes(pid: int) -> int:
 def plan(build: int, model: Path, args: str) -> None:
     """What the child does."""
     engine = engine_of(build)
-    began = time.monotonic()
+    began, used = time.monotonic(), sum(os.times()[:4])
     header = read_header(model)
     read = time.monotonic()
     command = parse_command(["llama-server", "-m", str(model), *args.split()], engine.flags, {})
     planned = plan_budget(
         header, command, [HOST], model=model, engine=engine, environ=os.environ, build=build
     )
-    done = time.monotonic()
+    done, cpu = time.monotonic(), sum(os.times()[:4]) - used
     buffers = [
         (b.component.value, b.device, b.bytes or 0)
         for b in planned.buffers
         if b.component.value in LOGGED
     ]
-    print(json.dumps({"buffers": buffers, "header_s": read - began, "plan_s": done - began}))
+    took = {"header_s": read - began, "plan_s": done - began, "cpu_s": cpu}
+    print(json.dumps({"buffers": buffers, **took}))
 
 
 # --- the server ---------------------------------------------------------------------------------
