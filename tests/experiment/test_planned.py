@@ -15,7 +15,7 @@ from arriero.command import Command, builtin_flags, parse_command
 from arriero.engine import Engine
 from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
 from arriero.experiment import PlannedSizes, Planner, Point, oracle
-from arriero.gguf import presets, read_header, write_model
+from arriero.gguf import Header, presets, read_header, write_model
 from arriero.machine import Pool
 from arriero.memory import plan_budget, request_of
 
@@ -34,7 +34,13 @@ def command_of(model: Path, *args: str) -> Command:
     return parse_command(words, builtin_flags(), dict(os.environ))
 
 
-def planner(model: Path, server: Path, *args: str, pools: Sequence[Pool] = (HOST,)) -> Planner:
+def planner(
+    model: Path,
+    server: Path,
+    *args: str,
+    pools: Sequence[Pool] = (HOST,),
+    draft: Header | None = None,
+) -> Planner:
     engine = Engine(
         path=server,
         found_by="a test",
@@ -48,7 +54,7 @@ def planner(model: Path, server: Path, *args: str, pools: Sequence[Pool] = (HOST
         flags=builtin_flags(),
     )
     header, command = read_header(model), command_of(model, *args)
-    return Planner(engine, header, command, model=model, pools=pools)
+    return Planner(engine, header, command, model=model, pools=pools, draft=draft)
 
 
 @pytest.fixture
@@ -136,3 +142,16 @@ def test_what_the_engine_would_refuse_has_no_size(model: Path, tmp_path: Path) -
     plans = planner(model, tmp_path / "llama-server", "-dev", "CUDA7")
     assert plans.plans([command_of(model, "-dev", "CUDA7")]) == [None]
     assert PlannedSizes(plans, command_of(model, "-dev", "CUDA7")).total(POINTS[:2]) == [None] * 2
+
+
+def test_a_draft_model_counts_where_its_file_can_be_read(model: Path, tmp_path: Path) -> None:
+    server, args = tmp_path / "llama-server", ("-md", "draft.gguf")
+    blind = planner(model, server, *args)
+    seeing = planner(model, server, *args, draft=read_header(model))
+    (without,), (with_it,) = (
+        PlannedSizes(plans, command_of(model, *args)).total([Point(1, 4096)])
+        for plans in (blind, seeing)
+    )
+    assert without is not None
+    assert with_it is not None
+    assert with_it > without

@@ -46,8 +46,10 @@ class Planner:
         *,
         model: Path,
         pools: Sequence[Pool],
+        draft: Header | None = None,
     ) -> None:
         self.header, self.model, self.pools = header, model, pools
+        self._draft = draft
         self._build, self._environ = engine.build, command.environ
         self.library_dir = engine.path.resolve().parent
         """Corrected by the first trial, where the engine stands behind a wrapper."""
@@ -68,15 +70,24 @@ class Planner:
         Raises:
             ArrieroError: The header or the command is one that the engine would refuse.
         """
-        return plan_budget(self.header, command, self.pools, model=self.model, build=self._build)
+        return self._budget(command, None)
 
     def _plan(self, command: Command, ask: Ask | None) -> Plan | None:
         try:
-            return plan_budget(
-                self.header, command, self.pools, model=self.model, build=self._build, ask=ask
-            )
+            return self._budget(command, ask)
         except ArrieroError:
             return None
+
+    def _budget(self, command: Command, ask: Ask | None) -> Plan:
+        return plan_budget(
+            self.header,
+            command,
+            self.pools,
+            model=self.model,
+            build=self._build,
+            draft=self._draft,
+            ask=ask,
+        )
 
     def _ask_for(self, commands: Sequence[Command]) -> None:
         """Ask at once for all that the plans of these commands will want to know."""
@@ -126,12 +137,16 @@ class PlannedSizes:
 
 
 def _bytes(buffers: Sequence[PlanBuffer], device: str | None) -> int | None:
-    """On a device its buffers; in all also what no size line shows, and nothing of workers."""
-    sizes = [
-        buffer.bytes
-        for buffer in buffers
-        if buffer.component in _SIZED
-        and (buffer.device == device if device else not buffer.device.startswith(_WORKER))
-    ]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    """On a device its buffers; in all also what no size line shows, and nothing of workers.
+
+    A draft model whose file cannot be read is left out: the most of it is the same at every point.
+    """
+    total = 0
+    for buffer in buffers:
+        counted = buffer.device == device if device else not buffer.device.startswith(_WORKER)
+        if buffer.component not in _SIZED or not counted:
+            continue
+        if buffer.bytes is None and buffer.component is not Component.DRAFT:
+            return None
+        total += buffer.bytes or 0
+    return total

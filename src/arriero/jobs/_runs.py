@@ -177,10 +177,15 @@ def _as_placed(settings: RunSettings, buffers: Iterable[RunBuffer]) -> RunSettin
 
 
 def _planner(ground: Ground) -> Planner | None:
-    model = ground.model_path
+    model, command = ground.model_path, ground.command
     if model is None or ground.baseline.model is None or ground.baseline.model.problem:
         return None
     from arriero.experiment import Planner  # needs aiohttp, and a plan does not
 
-    header = read_header(model)
-    return Planner(ground.engine, header, ground.command, model=model, pools=ground.pools)
+    draft, typed = None, command.value("-md")
+    if typed is not None:
+        with suppress(ArrieroError):  # the trial will show what the engine says of it
+            draft = read_header(Path.cwd() / Path(typed).expanduser())
+    return Planner(
+        ground.engine, read_header(model), command, model=model, pools=ground.pools, draft=draft
+    )
