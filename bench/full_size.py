@@ -105,6 +105,10 @@ def main(builds: list[int]) -> None:
     print("# Full-size models\n")
     print("Headers from published dimensions (`arriero skeleton --preset NAME`), weights left out.")
     print(f"Planned, then loaded by the real server on the CPU with `{ARGS}`.")
+    print(
+        "Weights stay where they are mapped and are not prefetched; the server is stopped when all"
+    )
+    print("its buffers are allocated, before it would compute.")
     print("MiB, planned / logged; a difference is one above the 0.005 MiB that is rounded away.")
     print("Written by `bench/full_size.py`.")
     with tempfile.TemporaryDirectory() as home:
@@ -165,10 +169,9 @@ def costs(plans: dict[int, dict[str, Planned]], models: dict[str, Path]) -> None
     print("\n## What planning takes\n")
     print("Header and plan: the fastest of three, in wall time; processor: their processor time,")
     print("the engine's dry run included. Peak: the process that plans and its children, sampled")
+    load, processors = os.getloadavg()[0], os.cpu_count()
     print("every 5 ms; Python and its modules are about 30 MiB of it. At the end the load was")
-    print(
-        f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} processors. These headers have all tokens and no"
-    )
+    print(f"{load:.0f} on {processors} processors. These headers have all tokens and no")
     print("merges: `bench/header.py` reads a vocabulary with both.\n")
     print(
         "| model | tensors | on disk |"
