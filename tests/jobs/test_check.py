@@ -120,6 +120,19 @@ def test_a_file_does_not_see_this_environment(
     assert check_command(["llama-server", "-m", "m.gguf"], BUILD).findings
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a script that marks that it ran")
+def test_what_a_file_names_is_never_started(tmp_path: Path) -> None:
+    marker, evil = tmp_path / "ran", tmp_path / "llama-server"
+    evil.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    evil.chmod(0o755)
+    path = tmp_path / "a.sh"
+    path.write_text(f"PATH={tmp_path} LD_PRELOAD={evil} ARRIERO_ENGINE={evil} {evil} -m m.gguf\n")
+    check_file(path, Options(), cwd=tmp_path)
+    assert not marker.exists()
+    check_command([str(evil), "-m", "m.gguf"], Options(), cwd=tmp_path)
+    assert marker.exists(), "what the user typed is asked for its version"
+
+
 def test_no_secret_comes_out() -> None:
     words = [
         "llama-server",

@@ -22,7 +22,7 @@ from arriero.gguf import Header, read_header
 from arriero.gotchas import Facts, Registry, match, registry, repaired
 from arriero.gotchas.verdicts import merged, own, shipped
 from arriero.jobs._baseline import engine_record
-from arriero.machine import Pool, pools
+from arriero.machine import Pool, pools, visibility
 from arriero.memory import plan_budget
 from arriero.record import Check, Checks, GotchaVerdict, Plan
 
@@ -49,6 +49,16 @@ class _Source:
     environ: Mapping[str, str]
     written: Written | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def may_run(self) -> bool:
+        """Whether what the command names may be started: never what a file names."""
+        return self.written is None
+
+    def engine_environ(self) -> dict[str, str]:
+        """For the engine that is asked: of a file's variables only which devices it is shown."""
+        own = self.environ if self.may_run else visibility(self.environ)
+        return {**os.environ, **own}
 
     def locate(self, command: Command, flag: str | None) -> str | None:
         """``file:line`` of the last use of a flag, or of the command."""
@@ -100,16 +110,18 @@ class _Checking:
     options: Options
     cwd: Path
     rules: Registry = field(default_factory=registry)
+    engines: dict[str | None, Engine | str] = field(default_factory=dict)
+    """By the program that names one: the engine, or why there is none."""
     verdicts: tuple[GotchaVerdict, ...] = field(default_factory=lambda: merged(shipped(), own()))
 
     def check(self, source: _Source) -> Check:
         notes = list(source.notes)
         flags = builtin_flags(self.options.assume_build)
         command = parse_command(source.words, flags, source.environ)
-        engine = self._engine(command, notes)
+        engine = self._engine(command, source, notes)
         if engine is not None:
             command = command.with_flags(engine.flags)
-        facts = self._facts(command, engine, notes)
+        facts = self._facts(command, engine, source, notes)
         found = match(
             facts, self.rules, self.verdicts,
             locate=lambda flag: source.locate(command, flag),
@@ -130,25 +142,33 @@ class _Checking:
             )
         )
 
-    def _engine(self, command: Command, notes: list[str]) -> Engine | None:
+    def _engine(self, command: Command, source: _Source, notes: list[str]) -> Engine | None:
         if self.options.assume_build is not None:
             return None
-        try:
-            return find_engine(
-                command.program,
-                option=self.options.engine,
-                environ={**os.environ, **command.environ},
-                cwd=self.cwd,
-            )
-        except ArrieroError as error:
-            if self.options.engine is not None:
-                raise
-            notes.append(f"{error.message}: flags and rules of the newest build known are taken")
-            return None
+        program = command.program if source.may_run else None
+        if program not in self.engines:
+            try:
+                self.engines[program] = find_engine(
+                    program,
+                    option=self.options.engine,
+                    environ=source.engine_environ(),
+                    cwd=self.cwd,
+                )
+            except ArrieroError as error:
+                if self.options.engine is not None:
+                    raise
+                self.engines[program] = error.message
+        found = self.engines[program]
+        if isinstance(found, Engine):
+            return found
+        notes.append(f"{found}: flags and rules of the newest build known are taken")
+        return None
 
-    def _facts(self, command: Command, engine: Engine | None, notes: list[str]) -> Facts:
+    def _facts(
+        self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
+    ) -> Facts:
         header = self._header(command, notes)
-        devices = self._devices(command, engine, notes)
+        devices = self._devices(command, engine, source, notes)
         held = self.options.budget
         if held is None:
             held = pools(devices or ())
@@ -194,13 +214,15 @@ class _Checking:
             return None
 
     def _devices(
-        self, command: Command, engine: Engine | None, notes: list[str]
+        self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
     ) -> tuple[ListedDevice, ...] | None:
+        rpc = command.value("--rpc") if self.options.probe else None
+        if rpc is not None and (engine is None or self.options.budget is not None):
+            notes.append("no worker was contacted: that takes an engine, and no --budget")
         if engine is None or self.options.budget is not None:
             return None
-        rpc = command.value("--rpc") if self.options.probe else None
         try:
-            return list_devices(engine, {**os.environ, **command.environ}, rpc=rpc)
+            return list_devices(engine, source.engine_environ(), rpc=rpc)
         except ArrieroError as error:
             notes.append(f"the engine does not list its devices: {error.message}")
             return None
