@@ -361,6 +361,11 @@ def test_a_proxy_is_used_where_it_shall_be(web: Site) -> None:
     direct = ranges.parsed("http://a.near.example/m.gguf")
     assert ranges._proxy(direct, environ) is None
     assert ranges._proxy(direct, {"ALL_PROXY": "http://p:1"}) == "http://p:1"
+    with pytest.raises(ModelError, match=r"cannot reach the proxy 127\.0\.0\.1") as caught:
+        read("http://far.example/m.gguf", {"http_proxy": "http://user:s3cr3t@127.0.0.1:1"})
+    assert "s3cr3t" not in caught.value.message
+    with pytest.raises(UsageError, match="the proxy for http:// is none of HTTP"):
+        read("http://far.example/m.gguf", {"http_proxy": "socks5://user:s3cr3t@127.0.0.1:1"})
 
 
 # --- TLS ----------------------------------------------------------------------------------------

@@ -106,7 +106,12 @@ def _proxy(url: SplitResult, environ: Mapping[str, str]) -> str | None:
     direct = [name.strip().lstrip(".").lower() for name in said("no_proxy").split(",")]
     if not proxy or any(name == "*" or host.endswith(f".{name}") for name in direct if name):
         return None
-    return urlunsplit(parsed(proxy if "://" in proxy else f"http://{proxy}"))
+    try:
+        return urlunsplit(parsed(proxy if "://" in proxy else f"http://{proxy}"))
+    except UsageError:
+        raise UsageError(
+            f"the proxy for {url.scheme}:// is none of HTTP", hint="name an http:// proxy or none"
+        ) from None
 
 
 def _credentials(
@@ -224,7 +229,7 @@ class Client:
 
     def _redirected(self, url: SplitResult, location: str, name: str) -> SplitResult:
         try:
-            new = _bare(parsed(location and urljoin(urlunsplit(_bare(url)), location)))
+            new = parsed(location and urljoin(urlunsplit(_bare(url)), location))
         except (UsageError, ValueError):
             raise ModelError(
                 f"{name}: {url.hostname} redirects to what is no address",
@@ -297,7 +302,8 @@ def _told(error: Exception, name: str) -> ModelError:
             text, hint = f"no address is known for {error.host}", "check the name of the host"
         case aiohttp.ClientConnectorError():
             reason = os.strerror(error.errno) if error.errno else "no connection"
-            text, hint = f"cannot reach {error.host}: {reason}", again
+            proxy = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+            text, hint = f"cannot reach {proxy}{error.host}: {reason}", again
         case aiohttp.ClientHttpProxyError():
             text, hint = f"the proxy answers {error.status}", "check the proxy's variables"
         case TimeoutError():
