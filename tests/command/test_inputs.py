@@ -47,6 +47,34 @@ def test_script() -> None:
     assert third.env == {"LLAMA_ARG_N_PARALLEL": "3"}
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sudo -u llama -E llama-server -m a", "llama-server -m a"),
+        ("if true; then exec llama-server -m a; fi", "llama-server -m a"),
+        ("A=1 nohup env B=2 llama-server -m a &", "A=1 llama-server -m a"),
+        ("tmux new -d -s x 'llama-server -m a -np 2'", "llama-server -m a -np 2"),
+        ("bash -c 'cd /srv && llama-server -m a'", "llama-server -m a"),
+        ("taskset -c 0-3 llama-server -m a 2>&1 | tee log", "taskset -c 0-3 llama-server -m a"),
+        ("llama-server -ngl $((40 + 2)) -m a", "llama-server -ngl $((40 + 2)) -m a"),
+        (
+            "podman run --name llama-server -e A=b x/llama.cpp:full --server -m a",
+            "llama-server -m a",
+        ),
+        (
+            "echo 'llama-server is up'; pkill -f llama-server; llama-server -m a",
+            "llama-server -m a",
+        ),
+        ("llama-server -m 'it'\\''s' --alias \"\"", "llama-server -m it's --alias "),
+    ],
+)
+def test_what_stands_before_a_server(line: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text(line + "\n")
+    (found,) = read(path)
+    assert text(found) == words
+
+
 def test_unit() -> None:
     (found,) = read("llama.service")
     assert found.words == (

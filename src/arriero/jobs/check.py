@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arriero.base.errors import ArrieroError
+from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
@@ -98,10 +98,7 @@ def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Chec
     """
     found = read_commands(path, builtin_flags())
     checking = _Checking(options, cwd or Path.cwd())
-    checks = tuple(
-        checking.check(_Source(written.words, written.env, written, written.notes))
-        for written in found
-    )
+    checks = tuple(map(checking.check_written, found))
     return checks[0] if len(checks) == 1 else Checks(checks=checks)
 
 
@@ -113,6 +110,13 @@ class _Checking:
     engines: dict[str | None, Engine | str] = field(default_factory=dict)
     """By the program that names one: the engine, or why there is none."""
     verdicts: tuple[GotchaVerdict, ...] = field(default_factory=lambda: merged(shipped(), own()))
+
+    def check_written(self, written: Written) -> Check:
+        try:
+            return self.check(_Source(written.words, written.env, written, written.notes))
+        except UsageError as error:
+            where = f"{written.path}:{written.line}"
+            raise UsageError(f"{where}: {error.message}", hint=error.hint, id=error.id) from None
 
     def check(self, source: _Source) -> Check:
         notes = list(source.notes)

@@ -28,9 +28,11 @@ from arriero.command.prefix import base_name
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.DOTALL)
-_BEFORE: Final = re.compile(
-    r"if|then|else|elif|do|while|until|!|\{|exec|nohup|sudo|time|command|setsid|eval"
+_BEFORE: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{|command|eval")
+_STARTING: Final = re.compile(
+    r"exec|nohup|sudo|doas|time|setsid|systemd-run|su|(ba|da|z)?sh|tmux|screen"
 )
+"""What starts the rest of its words, or one word with a command in it."""
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
 _CONTAINERS: Final = re.compile(r"docker|podman|nerdctl")
 _WRAPPERS: Final = re.compile(r"env|numactl|taskset|nice|ionice|chrt|stdbuf")
@@ -75,8 +77,7 @@ def read(text: str, path: str, first_line: int = 1) -> tuple[Written, ...]:
     script = _Script()
     for words in _Lexer(text, path, first_line).commands():
         _sort(words, script)
-    found = (_written(words, script, path) for words in script.commands)
-    return tuple(written for written in found if written is not None)
+    return tuple(w for words in script.commands for w in _written(words, script, path))
 
 
 class _Lexer:
@@ -296,7 +297,7 @@ class _Filling:
                 pieces = self._values(part)
                 if part.quoted and not part.every:
                     pieces = [(" ".join(text for text, _ in pieces), pieces[0][1])]
-                elif not part.quoted:
+                elif not part.quoted and pieces != [(part.raw, part.line)]:
                     pieces = [(cut, line) for text, line in pieces for cut in text.split()]
             for i, (text, line) in enumerate(pieces):
                 if glued and i == 0:
@@ -328,9 +329,9 @@ class _Filling:
             self.open.pop()
 
 
-def _written(words: list[_Word], script: _Script, path: str) -> Written | None:
+def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written]:
     if not any(_may_be_server(word, script) for word in words):
-        return None
+        return
     filling = _Filling(script, path)
     filled = [pair for word in words for pair in filling.words(word)]
     env: dict[str, str] = {}
@@ -339,15 +340,25 @@ def _written(words: list[_Word], script: _Script, path: str) -> Written | None:
         filled, env = _in_container(filled[container:])
     at = next((i for i, (text, _) in enumerate(filled) if is_server(text)), None)
     if at is None:
-        return None
-    before = [pair for pair in filled[:at] if not _BEFORE.fullmatch(pair[0])]
+        return
+    text, line = filled[at]
+    starts = next((i for i, (word, _) in enumerate(filled[:at]) if _is(_STARTING, word)), None)
+    if starts is not None and " " in text:  # bash -c "llama-server …"
+        yield from read(text, path, line)
+        return
+    before = filled[:at]
+    if starts is not None:  # its own options go
+        rest = filled[starts + 1 : at]
+        own = next((i for i, (word, _) in enumerate(rest) if _is_kept(word)), len(rest))
+        before = [*filled[:starts], *rest[own:]]
+    before = [pair for pair in before if not _is(_BEFORE, pair[0])]
     if not _leads(before):
-        return None
+        return
     filled, at = [*before, *filled[at:]], len(before)
     if len(filled) > MOST_WORDS:
         raise too_large(path, f"a command of more than {MOST_WORDS} words")
     texts, lines = zip(*filled, strict=True)
-    return Written(
+    yield Written(
         words=texts,
         path=path,
         line=lines[at],
@@ -356,6 +367,10 @@ def _written(words: list[_Word], script: _Script, path: str) -> Written | None:
         notes=tuple(dict.fromkeys(filling.notes)),
         program=at,
     )
+
+
+def _is_kept(word: str) -> bool:
+    return _is(_WRAPPERS, word) or _ASSIGNED.match(word) is not None
 
 
 def _is(names: re.Pattern[str], word: str) -> bool:
