@@ -9,6 +9,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +22,14 @@ from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import Shape
 from arriero.machine import Pool
+from arriero.machine.host import ULIMIT
 from arriero.memory.pools import parse_pools
+from arriero.memory.threads import reserved_address_space
 from arriero.process import start
 from arriero.record import Plan
 from tests.conftest import BUILDS
 from tests.engine_oracle.real import ANY_PORT, account
-from tests.gguf.serving import serve
+from tests.gguf.serving import Served, serve
 from tests.memory.planning import LINE, ROOMY, differences, engine_of, plan
 from tests.provoked.provoking import worker
 
@@ -475,3 +478,39 @@ def test_fit_does_what_is_planned(
     assert [does in note for note in notes] == ([True] if does else [])
     gave_up = any("failed to fit params" in line for line in said)
     assert gave_up == (does == GIVEN_UP)
+
+
+# address space
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("slots", "environ"), [(1, {}), (16, {}), (16, {"MALLOC_ARENA_MAX": "1"})])
+def test_address_space_stays_below_what_is_planned_and_reserved(
+    engines: dict[int, Engine], models: dict[str, Path], slots: int, environ: dict[str, str]
+) -> None:
+    """At its peak, with every slot asked at once; and the reserve is not many times too large."""
+    args = f"-c 4096 -np {slots} -cram 0 -ctxcp 0 --no-warmup -fit off"
+    engine, extra = engines[10434], {**environ, **NO_DEBUGGER}
+    full = {**os.environ, "LD_LIBRARY_PATH": str(engine.path.parent), **extra}
+    arriving: queue.SimpleQueue[str] = queue.SimpleQueue()
+    argv = [str(engine.path), "-m", str(models["llama"]), *args.split(), *ANY_PORT]
+    with start(argv, env=full, on_line=arriving.put) as process:
+        while not (listening := re.search(r"listening on http://[\d.]+:(\d+)", arriving.get())):
+            pass
+        served = Served(int(listening[1]), Path())
+
+        def ask(_: int) -> None:
+            served.post("/completion", {"prompt": "x" * 40, "n_predict": 4})
+
+        with ThreadPoolExecutor(slots) as asking:
+            list(asking.map(ask, range(2 * slots)))
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    peak = int(status.split("VmPeak:")[1].split()[0]) << 10
+    limited = Pool("host", ("host",), 1 << 40, 1 << 40, ULIMIT)
+    (pool,) = plan(
+        models["llama"], args, engine=engine, pools=[limited], environ={**os.environ, **environ}
+    ).pools
+    reserved = reserved_address_space(slots, None, environ)
+    assert pool.margin > reserved
+    assert pool.at_start + reserved >= peak
+    assert pool.at_start + reserved < 2 * peak

@@ -19,6 +19,7 @@ from arriero.memory.placement import (
     MAPPED,
     REPACKED,
     chosen_devices,
+    cuts_rows,
     host_buffer,
     layer_devices,
     weights,
@@ -163,3 +164,10 @@ def test_graphics_in_the_processor_are_left_out_beside_a_card() -> None:
     assert chosen_devices(request, listed[:3], both) == ("RPC0", "Vulkan0", "Vulkan1")
     named = replace(request, devices=("Vulkan1",))
     assert chosen_devices(named, listed, both) == ("Vulkan1",)
+
+
+def test_few_backends_cut_rows() -> None:
+    assert cuts_rows("SYCL0", 10434)
+    assert (cuts_rows("HTP0", 10434), cuts_rows("HTP0", 11434)) == (False, True)
+    assert (cuts_rows("CUDA0", 10068), cuts_rows("CUDA0", 10434)) == (True, False)
+    assert not cuts_rows("Vulkan0", None)

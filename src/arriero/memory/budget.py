@@ -39,6 +39,7 @@ from arriero.memory.placement import (
     REPACKED,
     WeightBuffer,
     chosen_devices,
+    cuts_rows,
     host_buffer,
     layer_devices,
     quirks_of,
@@ -103,7 +104,6 @@ def plan_budget(
 _DRY_RUN_SECONDS: Final = 60.0
 _FIT_CEILING: Final = 2_000_000
 """Tensors times layers; a model of 235B has 1,128 times 94, and its fit takes 0.1 s."""
-_CUTS_ROWS: Final = re.compile(r"(CUDA|ROCm|MUSA|SYCL)\d")
 _NO_DEVICE: Final = re.compile(r"this engine has no (?:device|buffer type) (\S+)")
 _UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
 """What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
@@ -198,7 +198,7 @@ class _Planning:
 
     def _refusal(self, h: Hparams | None) -> str | None:
         """Why the engine would not start with these settings; null if nothing speaks against it."""
-        whole = [name for name in self._devices if not _CUTS_ROWS.match(name)]
+        whole = [name for name in self._devices if not cuts_rows(name, self._build)]
         if self._request.split_mode == "row" and whole and self._request.n_gpu_layers:
             return f"{whole[0]} does not cut tensors by rows (-sm row)"
         return refusal(h, self._request) if h is not None else None

@@ -19,6 +19,7 @@ from arriero.base.errors import UsageError
 from arriero.engine.oracle import DryRunRequest
 from arriero.gguf import Header, TensorInfo
 from arriero.gguf.format import TYPES_BY_NAME
+from arriero.memory.architectures import AFTER_10435
 from arriero.memory.caches import CPU_ALIGNMENT
 from arriero.memory.context import pad
 from arriero.memory.hparams import Hparams
@@ -38,6 +39,7 @@ _TIED_ELSEWHERE: Final = frozenset({"lfm2", "lfm2moe"})
 _UNUSED: Final = re.compile(r"masked_embd|cross_attn_rel_b")
 _LAYER: Final = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
 _CUDA: Final = re.compile(r"(CUDA|ROCm|MUSA)\d+\Z")
+_CUDA_WITHOUT_ROWS: Final = 10434
 _HOST_BUFFERS: Final = ("CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN")
 _MOVED: Final = ((), ("ssm_a",), ("ssm_conv1d",), ("ssm_a", "ssm_conv1d"))
 _REPACKABLE: Final = frozenset({"q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q2_K", "iq4_nl", "mxfp4"})
@@ -97,6 +99,18 @@ def chosen_devices(
             raise UsageError(f"-mg {request.main_gpu}: there are {len(devices)} devices")
         return (devices[request.main_gpu],)
     return devices
+
+
+def cuts_rows(device: str, build: int | None) -> bool:
+    """Whether a backend takes ``-sm row``, where others refuse to load.
+
+    By source, of builds 10435 and 11434 only SYCL does, and in the latter Hexagon. What CUDA did
+    before was not read.
+    """
+    if _CUDA.match(device):
+        return build is not None and build < _CUDA_WITHOUT_ROWS
+    hexagon = device.startswith("HTP") and (build is None or build >= AFTER_10435)
+    return device.startswith("SYCL") or hexagon
 
 
 def layer_devices(
