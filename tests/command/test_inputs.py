@@ -52,7 +52,7 @@ def test_script() -> None:
     [
         ("sudo -u llama -E llama-server -m a", "llama-server -m a"),
         ("if true; then exec llama-server -m a; fi", "llama-server -m a"),
-        ("A=1 nohup env B=2 llama-server -m a &", "A=1 llama-server -m a"),
+        ("A=1 nohup env B=2 llama-server -m a &", "A=1 env B=2 llama-server -m a"),
         ("tmux new -d -s x 'llama-server -m a -np 2'", "llama-server -m a -np 2"),
         ("bash -c 'cd /srv && llama-server -m a'", "llama-server -m a"),
         ("taskset -c 0-3 llama-server -m a 2>&1 | tee log", "taskset -c 0-3 llama-server -m a"),
