@@ -50,6 +50,7 @@ def facts(
     build: int | None = 10434,
     devices: str | None = None,
     env: dict[str, str] | None = None,
+    workers: dict[str, bool] | None = None,
 ) -> Facts:
     """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
     path = str(model) if model else "missing.gguf"
@@ -72,6 +73,7 @@ def facts(
         header_or_none=header,
         pools=pools,
         devices_or_none=parse_devices(devices) if devices is not None else None,
+        workers_or_none=workers,
         planner=planner,
         own=build in KNOWN,
     )
@@ -86,4 +88,5 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
         build=case.get("build", 10434),
         devices=case.get("devices"),
         env=case.get("env"),
+        workers=case.get("workers"),
     )

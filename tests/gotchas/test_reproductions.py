@@ -23,11 +23,13 @@ def test_finds_the_run_and_spares_the_control(
 
     def found(run: Run) -> int:
         workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
+        named = run.flags.partition("--rpc ")[2].split(" ")[0].format(workers=workers)
+        answering = {name: name in workers.split(",") for name in named.split(",") if name}
         words = ["llama-server", "-m", "MODEL", *run.flags.format(workers=workers).split()]
         shown = "-dev Vulkan0" in run.flags or run.workers
         host = f"host={_room(run, model)}"
         budget = f"Vulkan0=2GiB,{host}" if shown else host
-        known = facts(words, model=model, budget=budget, env=dict(run.env))
+        known = facts(words, model=model, budget=budget, env=dict(run.env), workers=answering)
         return len(list(entry.detect(known)))
 
     assert found(one.run), "the rule does not find its own reproduction"

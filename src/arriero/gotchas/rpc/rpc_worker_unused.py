@@ -1,0 +1,96 @@
+"""A worker that does not answer is left out, and the server runs without it
+
+Symptom
+-------
+The server starts, listens and answers, only slowly: everything is on the local machine. One line of
+the log, among the first, says `Failed to connect to HOST:PORT` or `RPC server version mismatch`.
+`--list-devices` does not list the worker either. Newer builds abort there instead (SIGABRT).
+
+Root cause
+----------
+Workers are asked while `--rpc` is read, before anything else is known. One that cannot be reached,
+or that speaks another version of the protocol (major and minor change with builds, so client and
+workers must be of nearly the same one), yields no device, and a model without that device is placed
+on what is left.
+
+Workaround
+----------
+Start the worker first, from the same build as the server. Without it, leave its address out of
+`--rpc`, so that `--fit` and `-ts` count with what is there.
+
+Better fix
+----------
+Refuse to start without a worker that was named, as newer builds do, in words instead of an abort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    MissingError,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("RPC", "workers", "placement"),
+    affects=Affects(backends=("RPC",), flags=("--rpc",)),
+    log=("Failed to connect to", "RPC server version mismatch"),
+    provenance=Provenance(
+        builds="seen on 10068 and 10434; 11434 aborts instead", command="--rpc 127.0.0.1:50052"
+    ),
+    related=("rpc-prompt-cache-abort",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    named = facts.command.value("--rpc")
+    if not named:
+        return
+    if facts.workers_or_none is None:
+        raise MissingError("whether the workers answer: --probe asks them")
+    silent = [endpoint for endpoint, answers in facts.workers_or_none.items() if not answers]
+    left = [endpoint for endpoint, answers in facts.workers_or_none.items() if answers]
+    if silent:
+        yield Found(
+            because=f"the engine gets no device from {', '.join(silent)}",
+            edit=(Edit(flag="--rpc", value=",".join(left) or None),),
+            flag="--rpc",
+        )
+
+
+_RUN = Run(flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc 127.0.0.1:9")
+"""The port of `discard`, which nothing uses any more."""
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="nobody-there",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(
+            _RUN,
+            flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers}",
+            workers=(Worker(),),
+        ),
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"Failed to connect to 127\.0\.0\.1:9"),
+        needs=(Needs.RPC_SERVER,),
+    ),
+)
