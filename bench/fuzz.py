@@ -478,8 +478,8 @@ class Made:
         self._data, self.size = files[name]
 
     def read(self, offset: int, length: int, ahead: int = 0) -> bytes:
-        end = min(offset + length, self.size)
-        found = self._data[offset : end + ahead]
+        end = min(offset + length + ahead, self.size)
+        found = self._data[offset:end]
         return found + bytes(max(0, end - offset - len(found)))
 
     def sibling(self, name: str) -> Made:

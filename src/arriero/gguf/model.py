@@ -14,6 +14,8 @@ from typing import Final
 from arriero.base.errors import ModelError
 from arriero.gguf.reader import Header, LazyArray
 
+_MAX_LAYERS: Final = 1 << 14
+"""llama.cpp takes 512."""
 _MAX_ARCH: Final = 64
 """Characters; llama.cpp's longest is 16."""
 
@@ -72,7 +74,7 @@ def describe(header: Header) -> Model:
     name = header.metadata.get("general.name")
     blocks = _integer(header, f"{arch}.block_count")
     layers = None
-    if blocks is not None:
+    if blocks is not None and 0 <= blocks <= _MAX_LAYERS:
         layers = max(blocks - (_integer(header, f"{arch}.nextn_predict_layers") or 0), 0)
     memory_class = memory_class_of(arch)
     return Model(

@@ -40,6 +40,8 @@ _MAX_TEXT: Final = 16 << 20
 """Bytes of all metadata strings together, arrays of strings aside."""
 _MAX_STRINGS: Final = 1 << 22
 """Elements of all arrays of strings together: a third of a second."""
+_MAX_STRING_BYTES: Final = 1 << 28
+"""Bytes of one array of strings."""
 _MAX_NUMBERS: Final = 1 << 14
 """Elements up to which an array of numbers is read, and 16 times as many in all."""
 _MAX_ALIGNMENT: Final = 1 << 20
@@ -427,7 +429,7 @@ class _Reader:
         if self._strings_left < 0:
             raise self._wrong(f"brings the strings in arrays above {_MAX_STRINGS}")
         unpack = struct.Struct(f"{self._order}Q").unpack_from
-        left = count
+        start, left = self._at, count
         while left:
             self._need(8)
             self._fill(8)
@@ -442,6 +444,7 @@ class _Reader:
             self._what = f"{self._what.partition(',')[0]}, string {count - left} of {count}"
             self._need(self._base + at - self._at)
             self._at = self._base + at
+            self._limit("length", self._at - start, _MAX_STRING_BYTES)
 
 
 def _short(name: str) -> str:

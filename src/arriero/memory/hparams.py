@@ -248,7 +248,7 @@ class _Reading:
                 head = self._number("wkv.head_size")
                 return self._number("token_shift_count", 2) * h.n_embd, h.n_embd * head
             case State.SHORT_CONVOLUTION:
-                return h.n_embd * (self._number("shortconv.l_cache") - 1), 0
+                return h.n_embd * max(self._number("shortconv.l_cache") - 1, 0), 0
             case State.KDA:
                 head, taps = self._number("kda.head_dim"), self._number("ssm.conv_kernel")
                 return 3 * (taps - 1 if taps else 3) * h.n_head[0] * head, head**2 * h.n_head[0]
@@ -307,7 +307,7 @@ class _Reading:
         layers = self._integers("ple.layers") or ()
         state = 0
         if layers and (self._number("ple.ngram_size") - 1) * self._number("ple.heads_per_ngram"):
-            rows = (self._number("ple.conv_kernel") - 1) * self._number("ple.ngram_size")
+            rows = max(self._number("ple.conv_kernel") - 1, 0) * self._number("ple.ngram_size")
             state = rows * self._number("hyper_connection.count") * h.n_embd
         return replace(
             h,
