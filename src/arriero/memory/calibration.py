@@ -81,9 +81,10 @@ class Calibration:
     asked: int | None = None
     run: str = ""
 
-    @property
-    def place(self) -> Place:
-        return self.component, self.device
+    def is_of(self, buffer: PlanBuffer) -> bool:
+        """Whether it is the same component of the same on the same device."""
+        mine = self.same and self.component is buffer.component
+        return mine and self.device == buffer.device
 
     def excess(self, size: int) -> int:
         """What a line of ``size`` bytes lacks if it lacks as much, in proportion, as this run's."""
@@ -340,8 +341,7 @@ def calibrated(
     """The line corrected by runs; one that is exact or measured stays as it is."""
     if buffer.method in _KNOWN:
         return buffer
-    place = (buffer.component, buffer.device)
-    alike = [r.taken for r in runs if r.same and r.place == place and r.settings == settings]
+    alike = [r.taken for r in runs if r.is_of(buffer) and r.settings == settings]
     if alike:
         return _as_taken(buffer, max(alike))
     if buffer.bytes is None:
@@ -384,7 +384,8 @@ def _unplanned(
     taken: dict[Place, int] = {}
     for run in runs:
         if run.same and run.settings == settings and run.taken and run.component not in known:
-            taken[run.place] = max(run.taken, taken.get(run.place, 0))
+            place = (run.component, run.device)
+            taken[place] = max(run.taken, taken.get(place, 0))
     for (component, device), size in taken.items():
         if (component, device) not in places:
             yield PlanBuffer(
@@ -396,11 +397,14 @@ def _drifts(
     buffers: Sequence[PlanBuffer], runs: Sequence[Calibration], settings: RunSettings
 ) -> Iterator[str]:
     """Where a run of this model disagrees with what is exact or measured, its newest run each."""
+    mine: dict[Place, list[Calibration]] = {}
+    for run in runs:
+        if run.same:
+            mine.setdefault((run.component, run.device), []).append(run)
     for buffer in buffers:
         if buffer.method not in _KNOWN or buffer.bytes is None:
             continue
-        place = (buffer.component, buffer.device)
-        for run in (r for r in runs if r.same and r.place == place):
+        for run in mine.get((buffer.component, buffer.device), ()):
             alike = run.settings == settings
             formula = run.planned if run.method in _KNOWN else None
             before = run.asked if buffer.method is Method.MEASURED else formula
