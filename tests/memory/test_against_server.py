@@ -224,6 +224,45 @@ def test_every_setting_of_every_architecture(
         check(engines[build], models[arch], args)
 
 
+QUANTISED = {
+    "q4_0": Shape(arch="llama", embedding=256, heads=8, feed_forward=512, tensor_type="q4_0"),
+    "q4_K_M": Shape(arch="llama", embedding=256, heads=8, feed_forward=512, tensor_type="q4_K_M"),
+    "experts": Shape(arch="qwen3moe", embedding=256, expert_feed_forward=256, tensor_type="q4_0"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("name", QUANTISED)
+def test_weights_that_the_cpu_keeps_in_a_layout_of_its_own(
+    engines: dict[int, Engine], tmp_path: Path, build: int, name: str
+) -> None:
+    model = write_model(tmp_path / "m.gguf", QUANTISED[name], weights="zeros")
+    for args in ("-c 1024", "-c 1024 -nr", "-c 1024 --no-mmap"):
+        lines = log_of(engines[build], ["-m", str(model), *args.split(), "-fit", "off"])
+        planned = plan(model, args, engine=engines[build])
+        # some of these die of a processor without AVX-VNNI, before the last line is out
+        assert not differences(planned, sizes_in(lines), compute=False), args
+        weights = [b for b in planned.buffers if b.component is Component.WEIGHTS]
+        assert {b.method for b in weights} == {Method.EXACT}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", ["-ncmoe 2", "-cmoe --no-mmap", "-ngl 3 -nr", "-ngl 2 --no-mmap"])
+def test_experts_and_layers_left_to_the_host(
+    engines: dict[int, Engine], tmp_path: Path, args: str
+) -> None:
+    model = write_model(tmp_path / "m.gguf", QUANTISED["experts"], weights="zeros")
+    line = f"-c 1024 -fit off {args}"
+    logged = sizes_in(log_of(engines[10434], ["-m", str(model), *line.split()], LAVAPIPE))
+    if not any(device.startswith("Vulkan") for _, device in logged):
+        pytest.skip("no software Vulkan here")
+    pools = [ROOMY, Pool("Vulkan0", ("Vulkan0",), 1 << 40, 1 << 40, "a test")]
+    environ = {**os.environ, **LAVAPIPE}
+    planned = plan(model, line, engine=engines[10434], pools=pools, environ=environ)
+    assert not differences(planned, logged)
+
+
 # splits
 
 

@@ -37,12 +37,14 @@ from arriero.memory.placement import (
     CPU,
     MAPPED,
     REPACKED,
+    Quirks,
     WeightBuffer,
     chosen_devices,
     cuts_rows,
     host_buffer,
     layer_devices,
     quirks_of,
+    repacked_types,
     weights,
 )
 from arriero.memory.pools import HOST, all_fit, device_of, integrated, is_on_host, planned_pools
@@ -492,13 +494,19 @@ class _Planning:
         quirks, settings = None, replace(self._settings, request=self._request)
         if told is not None and self._devices:
             quirks = quirks_of(self._header, h, settings, layers, self._devices, told)
-        planned = weights(self._header, h, settings, layers, self._devices, quirks)
         wrong = told is not None and bool(self._devices) and quirks is None
+        types = None
+        if told is not None and (copied := told.get(REPACKED)):
+            types = repacked_types(self._header, h, settings, layers, self._devices, copied)
+        if types is not None:
+            quirks = replace(quirks or Quirks(), repacked=types)
+        planned = weights(self._header, h, settings, layers, self._devices, quirks)
         mode = self._request.split_mode
         if mode in ("row", "tensor") and self._devices:
             self._note("placement", f"-sm {mode} was never compared: sizes are as by layers")
             planned = tuple(replace(buffer, exact=False) for buffer in planned)
-        for buffer in self._told_of_repacking(planned, told):
+        known = types is not None
+        for buffer in planned if known else self._told_of_repacking(planned, told):
             measured = None
             if wrong and told is not None:
                 measured = None if is_on_host(buffer.device) else told.get(buffer.device, 0)

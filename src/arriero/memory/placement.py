@@ -60,11 +60,13 @@ class Quirks:
     """What only a device's own driver knows.
 
     ``alignment`` is that of its buffers, in bytes. ``moved`` are tensors whose operation it lacks:
-    they stay with the host.
+    they stay with the host. ``repacked`` are types that this CPU keeps in a layout of its own; null
+    where no engine was asked.
     """
 
     alignment: int = CPU_ALIGNMENT
     moved: tuple[str, ...] = ()
+    repacked: frozenset[str] | None = None
 
 
 def chosen_devices(
@@ -207,6 +209,26 @@ def quirks_of(
     return None
 
 
+def repacked_types(
+    header: Header,
+    hparams: Hparams,
+    settings: Settings,
+    layers: Sequence[str],
+    devices: Sequence[str],
+    copied: int,
+) -> frozenset[str] | None:
+    """The types whose tensors make up what an engine says it keeps in a layout of its own."""
+    most = {b.device: b for b in weights(header, hparams, settings, layers, devices)}
+    types = {t.type for t in header.tensors} & _REPACKABLE if REPACKED in most else set()
+    for some in product((True, False), repeat=len(types)):
+        chosen = frozenset(t for t, taken in zip(sorted(types), some, strict=True) if taken)
+        quirks = Quirks(repacked=chosen)
+        planned = weights(header, hparams, settings, layers, devices, quirks)
+        if sum(b.bytes for b in planned if b.device == REPACKED) == copied:
+            return chosen
+    return None
+
+
 class _Weights:
     def __init__(
         self,
@@ -230,19 +252,26 @@ class _Weights:
             for device in self._places(tensor):
                 placed.setdefault(device, []).append(tensor)
         host = host_buffer(self._devices)
+        copied = self.repackable(placed.get(CPU, []))
+        if self._quirks.repacked is not None:
+            copied = [t for t in copied if t.type in self._quirks.repacked]
+            names = {t.name for t in copied}
+            placed[CPU] = [t for t in placed.get(CPU, []) if t.name not in names]
         buffers = []
         for device, tensors in placed.items():
             if device != CPU:
                 buffers.append(WeightBuffer(device, self._sum(tensors, device)))
+            elif not tensors:
+                continue
             elif self._settings.mmap:
                 buffers.append(WeightBuffer(MAPPED, _ranges(tensors)))
             elif host and not self._settings.request.no_host:
                 buffers.append(WeightBuffer(host, self._sum(tensors, device)))
             else:
                 buffers.append(WeightBuffer(CPU, self._sum(tensors, device)))
-        copied = self._repacked(placed.get(CPU, []), host)
         if copied:
-            buffers.append(WeightBuffer(REPACKED, copied, exact=False))
+            exact = self._quirks.repacked is not None
+            buffers.append(WeightBuffer(REPACKED, self._sum(copied, CPU), exact))
         return buffers
 
     def _places(self, tensor: TensorInfo) -> set[str]:
@@ -282,15 +311,15 @@ class _Weights:
         alignment = CPU_ALIGNMENT if device == CPU else self._quirks.alignment
         return sum(pad(t.bytes + _extra(t, device), alignment) for t in tensors)
 
-    def _repacked(self, tensors: Sequence[TensorInfo], host: str | None) -> int:
+    def repackable(self, tensors: Sequence[TensorInfo]) -> list[TensorInfo]:
         """The most that a CPU keeps in a layout of its own."""
-        if not self._settings.request.use_extra_bufts or host:
-            return 0
-        return sum(
-            pad(t.bytes, CPU_ALIGNMENT)
+        if not self._settings.request.use_extra_bufts or host_buffer(self._devices):
+            return []
+        return [
+            t
             for t in tensors
             if t.type in _REPACKABLE and len(t.shape) > 1 and not t.name.startswith("token_embd")
-        )
+        ]
 
 
 def _ranges(tensors: Sequence[TensorInfo]) -> int:
