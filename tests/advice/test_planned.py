@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,20 +53,19 @@ class Asked:
         return next(one for one in self.counsel.advice if one.change.startswith(text))
 
 
-@pytest.fixture(scope="module")
-def headers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Header]:
-    home = tmp_path_factory.mktemp("m")
-    shapes = {"hybrid": LADDER_HYBRID, "small": LADDER_DENSE, "dense": DENSE}
-    return {
-        name: read_header(write_model(home / name, shape, weights="zeros"))
-        for name, shape in shapes.items()
-    }
+SHAPES = {"hybrid": LADDER_HYBRID, "small": LADDER_DENSE, "dense": DENSE}
 
 
-def ask(header: Header, options: str, budget: str) -> Asked:
+@cache
+def header_of(name: str) -> Header:
+    with tempfile.TemporaryDirectory() as home:
+        return read_header(write_model(Path(home) / "m.gguf", SHAPES[name], weights="zeros"))
+
+
+def ask(name: str, options: str, budget: str) -> Asked:
     words = ["llama-server", "-m", "x.gguf", *options.split()]
     command = parse_command(words, builtin_flags(), {})
-    pools = parse_pools(budget)
+    header, pools = header_of(name), parse_pools(budget)
 
     def replan(changed: Command) -> Plan:
         return plan_budget(header, changed, pools, model=Path("x.gguf"), build=10434)
@@ -86,23 +86,22 @@ def check(asked: Asked) -> None:
         assert one.fits is plan.fits
         if lacking(asked.base) and one.change in {"-np 1", "-nkvo"}:
             assert one.saves == before[one.pool].planned - after[one.pool].planned
-        assert one.saves > 0 or one.change == "-cram 8192"
+        assert one.saves > 0 or one.change.startswith("-cram ")
         if one.recommended:
             assert plan.fits is not False
             assert not lacking(plan)
     ranks = [one.cost.rank for one in asked.counsel.advice]
-    if not asked.base.fits and lacking(asked.base):
-        fixes = [one for one in asked.counsel.advice if one.change != "-ctxcp 8"]
-        ranks = [one.cost.rank for one in fixes]
+    if ranks and asked.counsel.advice[-1].cost is Cost.PROMPT_REUSE:
+        ranks.pop()  # what bounds growth goes with any of the others
     assert ranks == sorted(ranks)
 
 
-def test_what_fits_needs_no_change(headers: dict[str, Header]) -> None:
-    assert ask(headers["small"], "-c 4096", "host=64GiB").counsel == Counsel()
+def test_what_fits_needs_no_change() -> None:
+    assert ask("small", "-c 4096", "host=64GiB").counsel == Counsel()
 
 
-def test_growth_is_bounded_first_and_only_as_far_as_needed(headers: dict[str, Header]) -> None:
-    asked = ask(headers["hybrid"], "-c 4096 -np 8", "host=12GiB")
+def test_growth_is_bounded_first_and_only_as_far_as_needed() -> None:
+    asked = ask("hybrid", "-c 4096 -np 8", "host=12GiB")
     best = asked.recommended
     assert best is not None
     assert best.cost is Cost.PROMPT_REUSE
@@ -113,8 +112,8 @@ def test_growth_is_bounded_first_and_only_as_far_as_needed(headers: dict[str, He
     assert 0 <= spare < 8 * 64 * MIB + 64 * MIB  # one more for each slot would not fit
 
 
-def test_fewer_slots_are_the_most_that_fit(headers: dict[str, Header]) -> None:
-    asked = ask(headers["hybrid"], "-c 4096 -np 64 -cram 0 -ctxcp 0", "host=3GiB")
+def test_fewer_slots_are_the_most_that_fit() -> None:
+    asked = ask("hybrid", "-c 4096 -np 64 -cram 0 -ctxcp 0", "host=3GiB")
     best = asked.recommended
     assert best is not None
     assert best.cost is Cost.CONCURRENCY
@@ -124,8 +123,8 @@ def test_fewer_slots_are_the_most_that_fit(headers: dict[str, Header]) -> None:
     assert asked.replan(more).fits is False
 
 
-def test_a_shorter_context_is_the_longest_that_fits(headers: dict[str, Header]) -> None:
-    asked = ask(headers["dense"], "-c 131072 -np 1 -ngl 99 -cram 0", "CUDA0=20GiB,host=4GiB")
+def test_a_shorter_context_is_the_longest_that_fits() -> None:
+    asked = ask("dense", "-c 131072 -np 1 -ngl 99 -cram 0", "CUDA0=20GiB,host=4GiB")
     one = asked.change("-c ")
     tokens = int(one.argv[one.argv.index("-c") + 1])
     assert tokens % 256 == 0
@@ -134,8 +133,8 @@ def test_a_shorter_context_is_the_longest_that_fits(headers: dict[str, Header]) 
     assert [pool.name for pool in lacking(longer)] == ["CUDA0"]
 
 
-def test_layers_move_to_a_host_that_can_take_them(headers: dict[str, Header]) -> None:
-    asked = ask(headers["dense"], "-c 65536 -np 1 -ngl 99 -cram 0", "CUDA0=12GiB,host=64GiB")
+def test_layers_move_to_a_host_that_can_take_them() -> None:
+    asked = ask("dense", "-c 65536 -np 1 -ngl 99 -cram 0", "CUDA0=12GiB,host=64GiB")
     best = asked.recommended
     assert best is not None
     assert best.cost is Cost.SPEED
@@ -144,27 +143,23 @@ def test_layers_move_to_a_host_that_can_take_them(headers: dict[str, Header]) ->
     assert lacking(asked.replan(asked.command.with_value("-ngl", str(layers + 1))))
 
 
-def test_free_changes_come_first(headers: dict[str, Header]) -> None:
-    asked = ask(
-        headers["dense"], "-c 65536 -np 1 -ngl 99 -cram 0 -fa off", "CUDA0=20GiB,host=64GiB"
-    )
+def test_free_changes_come_first() -> None:
+    asked = ask("dense", "-c 65536 -np 1 -ngl 99 -cram 0 -fa off", "CUDA0=20GiB,host=64GiB")
     best = asked.recommended
     assert best is not None
     assert (best.change, best.cost) == ("-fa on", Cost.FREE)
 
 
-def test_a_quantised_cache_is_offered_and_never_without_flash_attention(
-    headers: dict[str, Header],
-) -> None:
+def test_a_quantised_cache_is_offered_and_never_without_flash_attention() -> None:
     options = "-c 131072 -np 1 -ngl 99 -cram 0"
-    asked = ask(headers["dense"], options, "CUDA0=20GiB,host=2GiB")
+    asked = ask("dense", options, "CUDA0=20GiB,host=2GiB")
     assert asked.change("-ctk q8_0 -ctv q8_0").cost is Cost.QUALITY
-    off = ask(headers["dense"], options + " -fa off", "CUDA0=20GiB,host=2GiB")
+    off = ask("dense", options + " -fa off", "CUDA0=20GiB,host=2GiB")
     assert not any("-fa off" in " ".join(o.argv) and "q8_0" in o.change for o in off.counsel.advice)
 
 
-def test_where_nothing_helps_it_says_how_much_is_missing(headers: dict[str, Header]) -> None:
-    asked = ask(headers["hybrid"], "-c 4096 -np 64", "host=100MiB")
+def test_where_nothing_helps_it_says_how_much_is_missing() -> None:
+    asked = ask("hybrid", "-c 4096 -np 64", "host=100MiB")
     assert asked.recommended is None
     assert "too much with its margin" in asked.counsel.missing
     last = asked.counsel.advice[-1]
@@ -175,24 +170,24 @@ def test_where_nothing_helps_it_says_how_much_is_missing(headers: dict[str, Head
     assert {"-np", "-c", "-ub", "-cram", "-ctxcp"} <= set(last.change.split())
 
 
-def test_a_prompt_cache_without_limit_gets_one(headers: dict[str, Header]) -> None:
-    asked = ask(headers["small"], "-c 4096 -cram -1", "host=64GiB")
+def test_a_prompt_cache_without_limit_gets_one() -> None:
+    asked = ask("small", "-c 4096 -cram -1", "host=64GiB")
     assert asked.base.fits is None
     assert [(one.change, one.fits) for one in asked.counsel.advice] == [("-cram 8192", True)]
 
 
-def test_checkpoints_are_told_beside_what_fits(headers: dict[str, Header]) -> None:
-    asked = ask(headers["hybrid"], "-c 4096 -np 8", "host=64GiB")
+def test_checkpoints_are_told_beside_what_fits() -> None:
+    asked = ask("hybrid", "-c 4096 -np 8", "host=64GiB")
     assert [(one.change, one.recommended) for one in asked.counsel.advice] == [("-ctxcp 8", False)]
 
 
-def test_secrets_stay_out(headers: dict[str, Header]) -> None:
-    asked = ask(headers["hybrid"], "-np 64 -c 4096 --api-key planted-key-1", "host=4GiB")
+def test_secrets_stay_out() -> None:
+    asked = ask("hybrid", "-np 64 -c 4096 --api-key planted-key-1", "host=4GiB")
     assert asked.counsel.advice
     assert not any("planted-key-1" in word for o in asked.counsel.advice for word in o.argv)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     name=st.sampled_from(["hybrid", "small", "dense"]),
     host=st.integers(64, 40_000),
@@ -204,7 +199,6 @@ def test_secrets_stay_out(headers: dict[str, Header]) -> None:
     ),
 )
 def test_whatever_is_asked_advice_holds_what_it_says(
-    headers: dict[str, Header],
     name: str,
     host: int,
     card: int,
@@ -213,6 +207,6 @@ def test_whatever_is_asked_advice_holds_what_it_says(
     more: str,
 ) -> None:
     budget = f"host={host}MiB" + (f",CUDA0={card}MiB" if card else "")
-    asked = ask(headers[name], f"-c {tokens} -np {slots} {more}", budget)
+    asked = ask(name, f"-c {tokens} -np {slots} {more}", budget)
     if lacking(asked.base):
         assert (asked.recommended is None) == bool(asked.counsel.missing)

@@ -19,6 +19,7 @@ from arriero.record import Advice, Plan, PlanBuffer, PlanPool
 
 _LEAST_UBATCH: Final = 32
 _FEW_CHECKPOINTS: Final = 8
+_CACHE_STEP_MIB: Final = 256
 _MUCH: Final = 0.1
 """Share of the host's free memory above which growth of checkpoints is worth a word."""
 _LITTLE: Final = 50
@@ -435,11 +436,15 @@ def _on_growth(command: Command, what_if: WhatIf) -> tuple[Advice, ...]:
     if _checkpoints(command) > _FEW_CHECKPOINTS and _size(kept) > _MUCH * held.free:
         settings["-ctxcp"] = str(_FEW_CHECKPOINTS)
     if any(b.component is Component.PROMPT_CACHE and b.bytes is None for b in before.buffers):
-        settings["-cram"] = str(DEFAULT_CACHE_MIB)
+        sizes = range(0, DEFAULT_CACHE_MIB + 1, _CACHE_STEP_MIB)
+        most = what_if.largest(sizes, lambda mib: command.with_value("-cram", str(mib)))
+        settings["-cram"] = str(most or 0)
     if not settings:
         return ()
     change = _change(Cost.PROMPT_REUSE, "", {**settings})
     tried = _tried((change,), command, what_if)
+    if not tried.holds:
+        return ()
     left = _host(tried.plan) or held
     return (
         Advice(
