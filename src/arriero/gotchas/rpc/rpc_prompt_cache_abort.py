@@ -14,9 +14,11 @@ for its prompt cache (`-cram`, 8 GiB unless set). The copy goes through the back
 KV tensor, and a read that fails is not an error there but an assert. Two ways to get one were seen
 with a live worker. A KV tensor of one layer larger than the device's allocation block (Vulkan:
 `GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB by default) is left without data, and its read ends in
-`GGML_ASSERT(tensor->data != NULL)`; this needs no worker, a local Vulkan device does the same. And
-a worker must allocate what it hands over: one that has memory for serving, but not for that copy,
-fails the read. No flag of the transport has a part in it.
+`GGML_ASSERT(tensor->data != NULL)`. It was the size of one tensor that decided here, not that of
+the whole buffer: of 4 MiB, a block of 3 MiB aborts and one of 5 MiB serves; this needs no worker, a
+local Vulkan device does the same. And a worker must allocate what it hands over: one that has
+memory for serving, but not for that copy, fails the read. No flag of the transport has a part in
+it.
 
 Workaround
 ----------
@@ -108,9 +110,12 @@ def detect(facts: Facts) -> Iterator[Found]:
     sizes = (tensor.bytes for tensor in facts.caches if tensor.component is Component.KV)
     largest = max(sizes, default=0)
     if largest > block:
+        told = _BLOCK in facts.command.environ
         yield Found(
             because=f"one layer's KV tensor takes {human(largest)} and Vulkan allocates in blocks"
             f" of {human(block)}: its read ends in an assert",
+            applies=Applies.YES if told else Applies.MAYBE,
+            missing=() if told else ("the limits of this device's driver",),
             edit=_OFF,
             flag="-c",
         )
