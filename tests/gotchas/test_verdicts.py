@@ -50,7 +50,7 @@ def test_a_claim_that_its_evidence_does_not_bear_out(
     with pytest.raises(RecordError, match=says):
         check_verdict(wrong)
     with pytest.raises(RecordError, match=says):
-        write(tmp_path, 10434, [wrong])
+        write(tmp_path, [wrong])
     assert not list(tmp_path.iterdir())
 
 
@@ -82,13 +82,18 @@ def test_one_reproduction_of_several_is_enough() -> None:
 
 
 def test_later_verdicts_win_and_others_stay(tmp_path: Path) -> None:
-    write(tmp_path, 10434, [verdict("could not run", reason="no device"), verdict(name="two")])
-    path = write(tmp_path, 10434, [verdict()])
-    assert path.name == "10434.json"
-    found = {v.reproduction: v.verdict for v in own(tmp_path)}
-    assert found == {"one": "reproduced", "two": "reproduced"}
+    write(tmp_path, [verdict("could not run", reason="no device"), verdict(name="two")])
+    other = msgspec.structs.replace(verdict(), gotcha="another")
+    paths = write(tmp_path, [verdict(), verdict(build=10068), other])
+    assert [path.name for path in paths] == ["a-gotcha.json", "another.json"]
+    found = {(v.reproduction, v.build): v.verdict for v in own(tmp_path) if v.gotcha == "a-gotcha"}
+    assert found == {
+        ("one", 10434): "reproduced",
+        ("one", 10068): "reproduced",
+        ("two", 10434): "reproduced",
+    }
     (tmp_path / "damaged.json").write_text("{")
-    assert len(own(tmp_path)) == 2
+    assert len(own(tmp_path)) == 4
     assert own(tmp_path / "nowhere") == ()
 
 

@@ -1,7 +1,8 @@
 """Verdicts: what reproductions showed, by build. Status, builds and confidence come from here.
 
-They are written by ``arriero gotchas verify`` and by nothing else. Those of the builds that Arriero
-was made with lie beside this file; a user's own lie in the data directory and come on top.
+They are written by ``arriero gotchas verify`` and by nothing else, a file for each gotcha. Those of
+the builds that Arriero was made with lie beside this file; a user's own lie in the data directory and
+come on top.
 """
 
 from __future__ import annotations
@@ -131,21 +132,24 @@ def merged(*groups: Sequence[GotchaVerdict]) -> tuple[GotchaVerdict, ...]:
     return tuple(newest.values())
 
 
-def write(directory: Path, build: int | None, verdicts: Sequence[GotchaVerdict]) -> Path:
-    """Add verdicts of one build to its file; earlier ones on the same reproduction go.
+def write(directory: Path, verdicts: Sequence[GotchaVerdict]) -> tuple[Path, ...]:
+    """Add verdicts to the file of each gotcha; earlier ones on reproduction and build go.
 
     Raises:
-        RecordError: One is not borne out by its evidence, or the file cannot be written.
+        RecordError: One is not borne out by its evidence, or a file cannot be written.
     """
     for verdict in verdicts:
         check_verdict(verdict)
-    path = directory / f"{build or 'unknown'}.json"
-    before = own(directory) if path.is_file() else ()
-    kept = merged([v for v in before if v.build == build], verdicts)
-    in_order = tuple(sorted(kept, key=lambda v: (v.gotcha, v.reproduction)))
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"cannot make {directory}: {error.strerror}") from None
-    write_document(path, Verdicts(build=build, verdicts=in_order))
-    return path
+    before = own(directory)
+    written = []
+    for name in dict.fromkeys(verdict.gotcha for verdict in verdicts):
+        kept = [v for v in merged(before, verdicts) if v.gotcha == name]
+        kept.sort(key=lambda v: (v.reproduction, v.build or 0))
+        path = directory / f"{name}.json"
+        write_document(path, Verdicts(build=None, verdicts=tuple(kept)))
+        written.append(path)
+    return tuple(written)

@@ -97,7 +97,7 @@ def verify(
             for one in chosen:
                 for reproduction in one.reproductions:
                     verdict = lab.reproduce(one.id, reproduction)
-                    write(directory, engine.build, [verdict])
+                    write(directory, [verdict])
                     found.append(verdict)
     finally:
         watch.end()

@@ -693,10 +693,11 @@ class GotchaVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdicts of one build."""
+    """Verdicts of one run of ``gotchas verify``, or all on one gotcha."""
 
     schema: Literal["arriero.verdicts/1"] = "arriero.verdicts/1"
     build: int | None
+    """The build of all of them; null where there are several."""
     verdicts: tuple[GotchaVerdict, ...]
 
 
