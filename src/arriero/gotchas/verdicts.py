@@ -1,8 +1,8 @@
 """Verdicts: what reproductions showed, by build. Status, builds and confidence come from here.
 
 They are written by ``arriero gotchas verify`` and by nothing else, a file for each gotcha. Those of
-the builds that Arriero was made with lie beside this file; a user's own lie in the data directory and
-come on top.
+the builds that Arriero was made with lie beside this file; a user's own lie in the data directory
+and come on top.
 """
 
 from __future__ import annotations
