@@ -269,24 +269,21 @@ def test_the_last_saved_prompt_is_known_in_a_long_log_too() -> None:
     assert reading.failure.component is Component.PROMPT_CACHE
 
 
+AGAIN = b"""\
+0.00.353.832 I llama_context: constructing llama_context
+0.00.401.416 I sched_reserve:        CPU compute buffer size =     4.04 MiB
+0.00.403.752 I common_speculative_init_result: creating MTP draft context against 'm.gguf'
+0.00.403.792 I llama_context: constructing llama_context
+0.00.463.984 I sched_reserve:        CPU compute buffer size =     2.40 MiB
+0.00.904.162 I srv    load_model: initializing, n_slots = 2, n_ctx_slot = 1024
+0.00.908.556 I spec common_specu: adding speculative implementation 'draft-mtp'
+0.00.915.800 I sched_reserve:        CPU compute buffer size =     2.52 MiB
+0.02.179.608 I slot   load_model: id  0 | task -1 | new slot, n_ctx = 1024
+"""
+
+
 def test_a_draft_context_that_reserves_once_more_is_still_the_draft() -> None:
-    (reading,) = read_log(
-        [
-            (
-                b"0.00.353.832 I llama_context: constructing llama_context\n"
-                b"0.00.401.416 I sched_reserve:        CPU compute buffer size =     4.04 MiB\n"
-                b"0.00.403.752 I common_speculative_init_result: creating MTP draft context against the"
-                b" target model 'm.gguf'\n"
-                b"0.00.403.792 I llama_context: constructing llama_context\n"
-                b"0.00.463.984 I sched_reserve:        CPU compute buffer size =     2.40 MiB\n"
-                b"0.00.904.162 I srv    load_model: initializing, n_slots = 2, n_ctx_slot = 1024,"
-                b" kv_unified = 'false'\n"
-                b"0.00.908.556 I spec common_specu: adding speculative implementation 'draft-mtp'\n"
-                b"0.00.915.800 I sched_reserve:        CPU compute buffer size =     2.52 MiB\n"
-                b"0.02.179.608 I slot   load_model: id  0 | task -1 | new slot, n_ctx = 1024\n"
-            )
-        ]
-    )
+    (reading,) = read_log([AGAIN])
     assert [(b.role, round(b.bytes / (1 << 20), 2)) for b in reading.buffers] == [
         ("main", 4.04),
         ("draft", 2.52),
