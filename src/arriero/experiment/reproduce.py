@@ -155,7 +155,7 @@ class Lab:
     def _try(self, reproduction: Reproduction, run: Run) -> tuple[RunEvidence, bool]:
         """What one run showed, and whether its log is whole enough to say no."""
         model = self._model(reproduction)
-        bounds = [self._worker_limit(reproduction, at) for at in range(len(run.workers))]
+        bounds = [self._worker_limit(reproduction, run, at) for at in range(len(run.workers))]
         with ExitStack() as stack:
             started = [
                 stack.enter_context(self._worker(worker, bound))
@@ -183,10 +183,9 @@ class Lab:
         )
         return evidence, failure is None or failure.evidence is Evidence.NAMED
 
-    def _worker_limit(self, reproduction: Reproduction, at: int) -> int | None:
+    def _worker_limit(self, reproduction: Reproduction, run: Run, at: int) -> int | None:
         """Address space of a worker, if it is to have little: the control without limits tells."""
-        control = reproduction.control
-        room = control.workers[at].room
+        room, control = run.workers[at].room, reproduction.control
         if room is None:
             return None
         if reproduction.name not in self.free_peaks:
