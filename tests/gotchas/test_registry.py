@@ -25,6 +25,7 @@ from arriero.gotchas.model import (
     Run,
     Severity,
     Signature,
+    Worker,
 )
 from arriero.gotchas.registry import SECTIONS, GotchaError, collect
 
@@ -42,6 +43,7 @@ HEAD = Gotcha(
     provenance=Provenance(issues=("ggml-org/llama.cpp#1",)),
 )
 RUN = Run(flags="-np 4")
+SHORT = Run(flags="--rpc {workers}", workers=(Worker(room=1),))
 REPRODUCTION = Reproduction(
     name="one", model=tiny("llama"), run=RUN, control=Run(flags="-np 1"), shows=Signature(log="x")
 )
@@ -87,6 +89,7 @@ def test_a_file_that_is_right() -> None:
         ({"GOTCHA": replace(HEAD, reporters=-1)}, "negative"),
         ({"REPRODUCTIONS": (REPRODUCTION, REPRODUCTION)}, "same name"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, control=RUN),)}, "control is the run itself"),
+        ({"REPRODUCTIONS": (replace(REPRODUCTION, run=SHORT),)}, "measured in a control"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, shows=Signature()),)}, "fit any run"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, shows=Signature(log="(")),)}, "regular"),
     ],

@@ -181,6 +181,9 @@ def _reproduction_problems(reproductions: Iterable[Reproduction]) -> Iterator[st
     for reproduction in reproductions:
         if reproduction.run == reproduction.control:
             yield f"{reproduction.name}: its control is the run itself"
+        bounded = any(worker.room is not None for worker in reproduction.run.workers)
+        if bounded and len(reproduction.control.workers) != len(reproduction.run.workers):
+            yield f"{reproduction.name}: what its workers take is measured in a control without them"
         shows = reproduction.shows
         if not any((shows.kind, shows.log, shows.effective, shows.exit_status, shows.component)):
             yield f"{reproduction.name}: its signature would fit any run"
