@@ -89,7 +89,7 @@ def test_a_file_that_is_right() -> None:
         ({"GOTCHA": replace(HEAD, reporters=-1)}, "negative"),
         ({"REPRODUCTIONS": (REPRODUCTION, REPRODUCTION)}, "same name"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, control=RUN),)}, "control is the run itself"),
-        ({"REPRODUCTIONS": (replace(REPRODUCTION, run=SHORT),)}, "measured in a control"),
+        ({"REPRODUCTIONS": (replace(REPRODUCTION, run=SHORT),)}, "lacks its workers"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, shows=Signature()),)}, "fit any run"),
         ({"REPRODUCTIONS": (replace(REPRODUCTION, shows=Signature(log="(")),)}, "regular"),
     ],

@@ -183,7 +183,7 @@ def _reproduction_problems(reproductions: Iterable[Reproduction]) -> Iterator[st
             yield f"{reproduction.name}: its control is the run itself"
         bounded = any(worker.room is not None for worker in reproduction.run.workers)
         if bounded and len(reproduction.control.workers) != len(reproduction.run.workers):
-            yield f"{reproduction.name}: what its workers take is measured in a control without them"
+            yield f"{reproduction.name}: its control, by which they are measured, lacks its workers"
         shows = reproduction.shows
         if not any((shows.kind, shows.log, shows.effective, shows.exit_status, shows.component)):
             yield f"{reproduction.name}: its signature would fit any run"
