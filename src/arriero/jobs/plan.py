@@ -327,7 +327,9 @@ class _Job:
                     what_if,
                     kv_unified=found.context.kv_unified,
                     n_ctx_train=found.model.n_ctx_train,
-                    on_slots=lambda n: self._step(f"{n} slots", "the largest context that fits"),
+                    on_slots=lambda n: self._step(
+                        f"{n} slot{'s' if n != 1 else ''}", "the largest context that fits"
+                    ),
                 )
             )
         return msgspec.structs.replace(found, advice=counsel.advice, frontier=points, notes=notes)
