@@ -244,3 +244,23 @@ def test_the_model_is_only_read(server: Path, llama: Path) -> None:
     before = llama.read_bytes(), llama.stat().st_mtime_ns
     ask(server, DryRunRequest(model=llama, n_ctx=4096))
     assert (llama.read_bytes(), llama.stat().st_mtime_ns) == before
+
+
+def test_a_quantised_v_cache_turns_auto_on(server: Path, llama: Path) -> None:
+    """The server starts with ``-ctv q8_0`` and says that flash attention is enabled."""
+    auto, on = ask(
+        server,
+        DryRunRequest(model=llama, n_ctx=1024, type_v="q8_0"),
+        DryRunRequest(model=llama, n_ctx=1024, type_v="q8_0", flash_attn="on"),
+    )
+    assert isinstance(auto, DryRun)
+    assert isinstance(on, DryRun)
+    assert auto.buffers == on.buffers
+
+
+def test_overrides_are_known_buffer_types(server: Path, llama: Path) -> None:
+    on_host = DryRunRequest(model=llama, n_ctx=1024, overrides=((r"blk\.\d+\.ffn_.*", "CPU"),))
+    nowhere = DryRunRequest(model=llama, n_ctx=1024, overrides=((".*", "CUDA7"),))
+    found, refused = ask(server, on_host, nowhere)
+    assert isinstance(found, DryRun)
+    assert reason(refused) == "this engine has no buffer type CUDA7"
