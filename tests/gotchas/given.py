@@ -24,6 +24,9 @@ SHAPES = {
     "mtp": tiny("qwen35", mtp=1, name="tiny-mtp"),
     "recurrent": tiny("mamba2"),
     "swa": tiny("gemma3"),
+    "experts": tiny("qwen3moe"),
+    "odd-heads": tiny("llama", head_dim=40, name="odd-heads"),
+    "long": tiny("llama", context_train=1 << 20, name="long-trained"),
 }
 
 

@@ -12,6 +12,7 @@ from arriero.gotchas.model import Reproduction, Run
 from arriero.gotchas.registry import Entry
 from tests.gotchas.given import facts
 
+DEVICE = "  Vulkan0: a device (2048 MiB, 2048 MiB free)\n"
 ALL = [(entry, one) for entry in registry().entries for one in entry.reproductions]
 
 
@@ -26,10 +27,17 @@ def test_finds_the_run_and_spares_the_control(
         named = run.flags.partition("--rpc ")[2].split(" ")[0].format(workers=workers)
         answering = {name: name in workers.split(",") for name in named.split(",") if name}
         words = ["llama-server", "-m", "MODEL", *run.flags.format(workers=workers).split()]
-        shown = "-dev Vulkan0" in run.flags or run.workers
+        shown = bool("-dev Vulkan0" in run.flags or run.workers)
         host = f"host={_room(run, model)}"
         budget = f"Vulkan0=2GiB,{host}" if shown else host
-        known = facts(words, model=model, budget=budget, env=dict(run.env), workers=answering)
+        known = facts(
+            words,
+            model=model,
+            budget=budget,
+            env=dict(run.env),
+            workers=answering,
+            devices=None if run.workers else DEVICE * shown,
+        )
         return len(list(entry.detect(known)))
 
     assert found(one.run), "the rule does not find its own reproduction"

@@ -1,0 +1,1 @@
+"""What is kept of prompts and contexts, and what it cannot be used for."""

@@ -1,0 +1,96 @@
+"""--cache-reuse is switched off on models whose cached positions cannot be moved
+
+Symptom
+-------
+`cache_reuse is not supported by this context, it will be disabled` at the start (or `by
+multimodal`). A prompt that changes near its beginning is read again from there on.
+
+Root cause
+----------
+`--cache-reuse N` takes pieces of N tokens and more from the cache although something before them
+changed, by moving their positions. That is not possible with positions of several parts (M-RoPE:
+qwen35, qwen3vl, even for text), nor where sliding-window layers have a cache of their own length,
+nor with `--mmproj`. The plain reuse of a common beginning does not need it.
+
+Workaround
+----------
+Leave the flag out. What changes between requests (dates, open files) belongs to the end of the
+prompt.
+
+Better fix
+----------
+None known for M-RoPE; `--swa-full` allows it for sliding windows, at the cost of their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.cache._shift import unmovable
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("prompt cache", "sliding window", "M-RoPE", "multimodal"),
+    affects=Affects(flags=("--cache-reuse",)),
+    log=(
+        "cache_reuse is not supported by this context, it will be disabled",
+        "cache_reuse is not supported by multimodal, it will be disabled",
+    ),
+    reporters=1,
+    provenance=Provenance(
+        issues=("engeldlgado/toshllm#52",),
+        builds="2026-08",
+        hardware="Radeon VII",
+        command="-m Qwen3.6-35B-A3B --cache-reuse 256 --parallel 1",
+    ),
+    related=("context-shift-disabled",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if (facts.command.number("--cache-reuse") or 0) <= 0:
+        return
+    if why := unmovable(facts):
+        yield Found(
+            because=f"--cache-reuse: {why}",
+            edit=(Edit(flag="--cache-reuse"),),
+            flag="--cache-reuse",
+        )
+
+
+_RUN = Run(flags="-c 4096 -np 1 --no-warmup --cache-reuse 64")
+_SHOWS = Signature(log=r"cache_reuse is not supported by this context")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="positions-of-several-parts",
+        model=tiny("qwen35"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 4096 -np 1 --no-warmup"),
+        shows=_SHOWS,
+    ),
+    Reproduction(
+        name="sliding-window",
+        model=tiny("gemma3"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 4096 -np 1 --no-warmup"),
+        shows=_SHOWS,
+    ),
+)

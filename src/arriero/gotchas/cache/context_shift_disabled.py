@@ -1,0 +1,95 @@
+"""--context-shift does nothing on models whose cached positions cannot be moved
+
+Symptom
+-------
+`KV cache shifting is not supported for this context, disabling KV cache shifting` at the start.
+An answer then ends when the slot's context is full (`"truncated": true`), as without the flag.
+
+Root cause
+----------
+A shift drops old tokens and moves the positions of the others. That is not possible with positions
+of several parts (M-RoPE: qwen35, qwen3vl, even for text), nor where sliding-window layers have a
+cache of their own length, nor with `--mmproj`. Recurrent state has no positions and does not mind.
+
+Workaround
+----------
+Plan for the end of the context: a larger `-c`, or a client that shortens its history. With a
+sliding window `--swa-full` makes both caches as long as each other, at the cost of their size.
+
+Better fix
+----------
+Refuse the flag for a model that cannot do it, or say in the reply why it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.cache._shift import unmovable
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("context shift", "sliding window", "M-RoPE", "multimodal"),
+    affects=Affects(flags=("--context-shift",)),
+    log=(
+        "KV cache shifting is not supported for this context, disabling KV cache shifting",
+        "ctx_shift is not supported by multimodal, it will be disabled",
+    ),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#27515", "ggml-org/llama.cpp#11053"),
+        builds="build 10542",
+        hardware="two RTX 2080 Ti",
+        command="-m Qwen3.8-27B-Q4_K_M.gguf --context-shift",
+    ),
+    related=("cache-reuse-disabled",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if facts.command.switch("--context-shift") is not True:
+        return
+    if why := unmovable(facts):
+        yield Found(
+            because=f"--context-shift: {why}",
+            edit=(Edit(flag="--context-shift"),),
+            flag="--context-shift",
+        )
+
+
+_RUN = Run(flags="-c 4096 -np 1 --no-warmup --context-shift")
+_SHOWS = Signature(log=r"KV cache shifting is not supported for this context")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="positions-of-several-parts",
+        model=tiny("qwen35"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 4096 -np 1 --no-warmup"),
+        shows=_SHOWS,
+    ),
+    Reproduction(
+        name="sliding-window",
+        model=tiny("gemma3"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_RUN.flags} --swa-full"),
+        shows=_SHOWS,
+    ),
+)

@@ -1,0 +1,82 @@
+"""Without checkpoints a hybrid or recurrent model reads the whole prompt again
+
+Symptom
+-------
+A chat gets slower with every turn. With `-lv 4` the log says `forcing full prompt re-processing
+due to lack of cache data`, and `cache_n` in the reply is 0 although most of the prompt was sent
+before.
+
+Root cause
+----------
+Recurrent state is that after the last token and cannot be rolled back to where two prompts part,
+nor can a sliding window bring back what has left it. What can be gone back to are context
+checkpoints, copies made while a prompt is read. With `-ctxcp 0`, which saves their memory, there is
+none, and a prompt that is not exactly the old one and more starts at 0.
+
+Workaround
+----------
+Keep some: `-ctxcp 4`. They cost a copy of the recurrent state, or of the window, each. Clients
+help if they send back what the model said unchanged.
+
+Better fix
+----------
+A limit by bytes in place of a count, so that memory and speed can be weighed (also asked for
+upstream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("checkpoints", "recurrent state", "prompt cache"),
+    affects=Affects(flags=("-ctxcp",)),
+    log=("forcing full prompt re-processing due to lack of cache data",),
+    reporters=4,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#21831",
+            "ggml-org/llama.cpp#19794",
+            "ggml-org/llama.cpp#14157",
+            "ggml-org/llama.cpp#13194",
+        ),
+        builds="5648 to 8124 and later; seen on 10434",
+        hardware="CUDA, Vulkan",
+        command="a hybrid, recurrent or sliding-window model",
+    ),
+    related=("rs-alloc-slots",),
+)
+_KEPT = (Edit(flag="-ctxcp", value="4"),)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    embedding = facts.settings.request.embeddings
+    if embedding or facts.settings.checkpoints or facts.command.flags.get("-ctxcp") is None:
+        return
+    layers = sum(facts.hparams.is_recurrent)
+    if layers:
+        yield Found(
+            because=f"-ctxcp 0 and {layers} recurrent layers: a prompt that parts from the last one"
+            " is read from its beginning",
+            edit=_KEPT if _has_room(facts) else (),
+            flag="-ctxcp",
+        )
+
+
+def _has_room(facts: Facts) -> bool:
+    pools = facts.plan_of(facts.with_edits(_KEPT).command).pools
+    return all(p.free is None or p.planned + p.margin <= p.free for p in pools)

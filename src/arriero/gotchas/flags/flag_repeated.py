@@ -1,0 +1,96 @@
+"""A flag is given twice with different values: only the last one counts
+
+Symptom
+-------
+The server runs with another value than the one that was looked at. With the same spelling twice it
+warns (`DEPRECATED: argument '-c' specified multiple times`); with two spellings of one flag
+(`-c` and `--ctx-size`), or with a switch and its opposite, it says nothing.
+
+Root cause
+----------
+Flags are applied in their order, each over the one before. The warning compares the words as typed,
+not the flags that they stand for.
+
+Workaround
+----------
+Keep the one that is meant. A command made of parts (a base and options of a model) is printed in
+full by `arriero check`.
+
+Better fix
+----------
+Warn by flag instead of by spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("flags",),
+    affects=Affects(flags=("-c", "--ctx-size", "-kvu", "-no-kvu")),
+    log=("specified multiple times, use comma-separated values instead",),
+    provenance=Provenance(
+        builds="seen on 10068, 10092 and 10434", command="-c 8192 --ctx-size 4096"
+    ),
+)
+_ONE_EACH = frozenset(
+    {"-c", "-np", "-b", "-ub", "-n", "-ngl", "-t", "-tb", "-fa", "-ctk", "-ctv", "-kvu", "-cram",
+     "-ctxcp", "-ncmoe", "-sm", "-ts", "-mg", "-dev", "-fit", "-m", "--host", "--port", "--rpc",
+     "--mmap", "--mlock", "--context-shift", "--swa-full", "-kvo", "-md", "--mmproj"}
+)  # fmt: skip
+"""Flags of one value; others add up (`-ot`, `--lora`)."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    for name in sorted(_ONE_EACH):
+        values = command.values(name)
+        if len(set(values)) < 2:
+            continue
+        typed = [item for item in command.items if item.flag is command.flags.get(name)]
+        told = " and ".join(" ".join((item.name, *item.values)) for item in typed)
+        yield Found(
+            because=f"{told}: the last one counts",
+            edit=(Edit(flag=name), Edit(flag=name, value=values[-1])),
+            flag=name,
+        )
+
+
+_RUN = Run(flags="-c 2048 -np 1 --no-warmup -c 1024")
+_OPPOSITES = Run(flags="-c 4096 -np 4 -kvu --no-warmup -no-kvu")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="context",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 2048 -np 1 --no-warmup"),
+        shows=Signature(effective={"n_ctx": 1024}, log=r"specified multiple times"),
+    ),
+    Reproduction(
+        name="opposites",
+        model=tiny("llama"),
+        run=_OPPOSITES,
+        control=replace(_OPPOSITES, flags="-c 4096 -np 4 -kvu --no-warmup"),
+        shows=Signature(effective={"n_ctx_seq": 1024}),
+    ),
+)
