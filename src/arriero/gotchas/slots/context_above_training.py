@@ -1,0 +1,130 @@
+"""Context above the model's training context is paid for, and no slot may use it
+
+Symptom
+-------
+`the slot context (65536) exceeds the training context of the model (32768) - capping`, a warning
+among many, and prompts longer than 32768 tokens are refused. Memory is taken for all 65536.
+
+Root cause
+----------
+The KV cache is made as large as `-c` says. Only then the server limits each slot to the context
+that the file gives as the model's own. Builds before ggml-org/llama.cpp#28030 do so too where RoPE
+scaling stretches the model (`--rope-scaling yarn --rope-scale 4`): they compare with the file's
+figure and not with the stretched one.
+
+Workaround
+----------
+`-c` of at most the training context for each slot. Where RoPE scaling is meant,
+`--override-kv ARCH.context_length=int:N` tells the server the stretched context.
+
+Better fix
+----------
+With YaRN's flags the training context is scaled along since then. Without them the context could be
+limited before its cache is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.memory.architectures import AFTER_10435
+from arriero.memory.context import context
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("context", "KV cache", "RoPE scaling"),
+    affects=Affects(flags=("-c", "--rope-scaling", "--rope-scale")),
+    log=(
+        "exceeds the training context of the model",
+        "possible training context overflow",
+    ),
+    reporters=3,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#17459",
+            "ggml-org/llama.cpp#22140",
+            "meta-models/meta-oss-cookbook#37",
+        ),
+        builds="b8850 to b10754",
+        hardware="any",
+        command="--rope-scaling yarn --rope-scale 1.25 --ctx-size 320000",
+    ),
+)
+_SCALING = ("--rope-scaling", "--rope-scale", "--rope-freq-scale", "--yarn-orig-ctx")
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command, request = facts.command, facts.settings.request
+    asked = command.number("-c") or 0
+    if (
+        asked <= 0
+        or request.embeddings
+        or "context_length" in (command.value("--override-kv") or "")
+    ):
+        return
+    scaled = any(command.has(name) for name in _SCALING)
+    if scaled and (facts.build is None or facts.build >= AFTER_10435):
+        return
+    trained = facts.model.n_ctx_train
+    if not trained:
+        return
+    made = context(asked, request.n_seq_max, unified=request.kv_unified)
+    usable = trained * made.n_seq_max
+    if made.n_ctx <= context(usable, made.n_seq_max, unified=made.unified).n_ctx:
+        return
+    yield Found(
+        because=f"-c {asked} makes a cache for {made.n_ctx} tokens; the model's training context is"
+        f" {trained}, so that {_slots(made.n_seq_max)} {usable} at most",
+        edit=_stretched(facts, made.n_ctx_seq) if scaled else (Edit(flag="-c", value=str(usable)),),
+        flag="-c",
+    )
+
+
+def _stretched(facts: Facts, tokens: int) -> tuple[Edit, ...]:
+    if facts.command.has("--override-kv"):  # it would be replaced
+        return ()
+    return (Edit(flag="--override-kv", value=f"{facts.model.arch}.context_length=int:{tokens}"),)
+
+
+def _slots(count: int) -> str:
+    return "a slot uses" if count == 1 else f"{count} slots use"
+
+
+_SHORT = tiny("llama", context_train=2048, name="short-trained")
+_RUN = Run(flags="-c 4096 -np 1 --no-warmup")
+_SHOWS = Signature(log=r"exceeds the training context of the model \(2048\) - capping")
+_YARN = Run(flags="-c 4096 -np 1 --rope-scaling yarn --rope-scale 2 --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="twice-as-long",
+        model=_SHORT,
+        run=_RUN,
+        control=replace(_RUN, flags="-c 2048 -np 1 --no-warmup"),
+        shows=_SHOWS,
+    ),
+    Reproduction(
+        name="stretched",
+        model=_SHORT,
+        run=_YARN,
+        control=replace(_YARN, flags=f"{_YARN.flags} --override-kv llama.context_length=int:4096"),
+        shows=_SHOWS,
+    ),
+)
