@@ -1,0 +1,31 @@
+"""What rules about memory ask of a plan's pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.words import Component
+from arriero.record import Plan, PlanPool
+
+
+def known(plan: Plan) -> Iterator[tuple[PlanPool, int]]:
+    """The pools in use whose free memory is known, and that memory in bytes."""
+    for pool in plan.pools:
+        if pool.free is not None and pool.usable:
+            yield pool, pool.free
+
+
+def host(plan: Plan) -> tuple[PlanPool, int] | None:
+    """The pool that host memory is in, and its free bytes; None where they are not known."""
+    return next(((pool, free) for pool, free in known(plan) if "host" in pool.devices), None)
+
+
+def holds(plan: Plan, pool: PlanPool, component: Component) -> int:
+    """Bytes of a component in one pool."""
+    on_host = "host" in pool.devices
+    return sum(
+        b.bytes or 0
+        for b in plan.buffers
+        if b.component is component
+        and (b.device in pool.devices or (on_host and b.device.startswith("CPU")))
+    )

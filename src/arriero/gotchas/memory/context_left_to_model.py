@@ -1,0 +1,137 @@
+"""Without `-c` the model's own training context is taken, whatever it costs
+
+Symptom
+-------
+A model that runs elsewhere does not start here: `failed to allocate buffer for kv cache`, often
+for hundreds of GiB. Or it starts, and the machine is out of memory a little later.
+
+Root cause
+----------
+`-c 0`, and no `-c` with `--fit off`, ask for the training context in the model's file: 128 Ki
+tokens or a million are common. With `--fit on` and no `-c` the context is made smaller until
+everything fits, which is as large as possible rather than as large as needed: without a GPU all
+memory that the machine has but 1 GiB, what other processes hold included. `-c 0` counts as the
+user's own figure, and fit leaves it alone.
+
+Workaround
+----------
+`-c` with what the longest prompt and its answer need.
+
+Better fix
+----------
+Fit could go by the memory that is free rather than by all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from arriero.base.sizes import MIB, human
+from arriero.base.words import Component, Kind
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts, certain
+from arriero.gotchas.memory._pools import holds, known
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.memory.context import PAD
+from arriero.record import Edit, Plan
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("context", "KV cache", "fit"),
+    affects=Affects(flags=("-c", "--fit")),
+    log=("failed to allocate buffer for kv cache", "cannot meet free memory target"),
+    reporters=2,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#8101", "ggml-org/llama.cpp#8817"),
+        builds="b3184 and about b3500",
+        hardware="CPU, GPU",
+        command="-c left out, by the model 163840 or 1048576 tokens",
+    ),
+)
+_LEAST: Final = 1024
+"""Tokens of a slot below which a shorter context is no help to anyone."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    asked = facts.command.number("-c")
+    if asked or (asked is None and facts.settings.context_given):
+        return
+    plan = facts.plan
+    context = plan.context
+    if context is None:
+        return
+    for pool, free in known(plan):
+        size = holds(plan, pool, Component.KV)
+        if not size or certain(plan, pool.name) <= free:
+            continue
+        tokens = _that_fits(facts, context.n_ctx, context.n_seq_max)
+        if not tokens:  # then it is not for the context that it does not fit
+            return
+        given = "no -c" if asked is None else "-c 0"
+        whose = "--fit leaves" if asked is None and facts.settings.fit else "the model's own are"
+        yield Found(
+            because=f"{given}: {whose} {context.n_ctx} tokens, their KV cache takes {human(size)};"
+            f" {pool.name} has {human(free)}",
+            edit=(Edit(flag="-c", value=str(tokens)),),
+            flag="-c",
+        )
+        return
+
+
+def _that_fits(facts: Facts, tokens: int, slots: int) -> int:
+    """The longest context, of halves of what it is now, that every pool holds; 0 if none."""
+    tokens = 1 << (tokens - 1).bit_length()
+    while tokens > max(_LEAST, PAD) * slots:
+        tokens //= 2
+        edit = Edit(flag="-c", value=str(tokens))
+        if _fits(facts.plan_of(facts.with_edits((edit,)).command)):
+            return tokens
+    return 0
+
+
+def _fits(plan: Plan) -> bool:
+    return all(pool.at_start + pool.margin <= free for pool, free in known(plan))
+
+
+_QUIET = "--no-warmup --threads-http 2"
+_LONG = tiny("llama", context_train=1 << 20, name="long-trained")
+"""1 KiB of KV for each token: 1 GiB for its training context."""
+_SHORT = f"-c 4096 -np 1 {_QUIET}"
+_SHOWS = Signature(
+    kind=Kind.ALLOCATION, component=Component.KV, log=r"failed to allocate buffer for kv cache"
+)
+_NONE = Run(flags=f"-np 1 --fit off {_QUIET}", above=_SHORT, limit=512 * MIB)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="without-fit",
+        model=_LONG,
+        run=_NONE,
+        control=replace(_NONE, flags=_SHORT),
+        shows=_SHOWS,
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+    Reproduction(
+        name="zero",
+        model=_LONG,
+        run=replace(_NONE, flags=f"-c 0 -np 1 {_QUIET}"),
+        control=replace(_NONE, flags=_SHORT),
+        shows=_SHOWS,
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+)

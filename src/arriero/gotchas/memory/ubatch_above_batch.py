@@ -1,0 +1,92 @@
+"""A micro-batch larger than the batch is cut down to it without a word
+
+Symptom
+-------
+`-ub 4096` with a small `-b`, or with none: compute buffers and speed do not change. In embedding or
+rerank mode an input of 3000 tokens fails with status 500, `input (3000 tokens) is too large to
+process. increase the physical batch size (current batch size: 2048)`, although the command says
+`-ub 4096`.
+
+Root cause
+----------
+A batch is cut into micro-batches, so that a micro-batch is at most the batch: 2048 tokens unless
+`-b` says otherwise. llama.cpp takes the smaller of both and logs nothing but the result, at a
+verbosity that is off by default. An embedding server must read each input in one micro-batch.
+
+Workaround
+----------
+Give `-b` together with `-ub`, at least as large.
+
+Better fix
+----------
+A warning when the micro-batch is cut; raising the batch where only `-ub` was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("batch", "micro-batch", "embeddings"),
+    affects=Affects(flags=("-ub", "-b", "--embedding", "--rerank")),
+    log=("is too large to process. increase the physical batch size",),
+    provenance=Provenance(builds="seen on 10434", command="--embedding -ub 4096"),
+)
+_BATCH = 2048
+"""``-b`` where nothing is given (common/common.h)."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    ubatch, batch = command.number("-ub") or 0, command.number("-b") or _BATCH
+    if ubatch <= batch:
+        return
+    given = f"-b {batch}" if command.number("-b") else f"a batch of {batch} (-b not given)"
+    told = f"-ub {ubatch} and {given}: micro-batches have {batch} tokens"
+    embedding = facts.settings.request.embeddings
+    yield Found(
+        because=f"{told}, and longer inputs are refused" if embedding else told,
+        severity=Severity.WARNING if embedding else None,
+        edit=(Edit(flag="-b", value=str(ubatch)),),
+        flag="-ub",
+    )
+
+
+_RUN = Run(flags="-c 4096 -np 1 -b 256 -ub 1024 --no-warmup")
+_INPUTS = Run(flags="-c 4096 -np 1 --embedding --pooling mean -ub 4096 --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="small-batch",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 4096 -np 1 -b 1024 -ub 1024 --no-warmup"),
+        shows=Signature(effective={"n_ubatch": 256}),
+    ),
+    Reproduction(
+        name="embedding",
+        model=tiny("llama"),
+        run=_INPUTS,
+        control=replace(_INPUTS, flags=f"{_INPUTS.flags} -b 4096"),
+        shows=Signature(effective={"n_ubatch": 2048}),
+    ),
+)
