@@ -1,0 +1,115 @@
+"""Checkpoints of a sliding-window model fill host memory, up to 32 windows per slot
+
+Symptom
+-------
+Everything is on the GPU, and host memory climbs by hundreds of MiB per request until a request
+fails with `std::bad_alloc`, the server aborts, or the kernel kills it. Lowering `-cram` does not
+stop it.
+
+Root cause
+----------
+The cache of a layer with a window cannot go back to what has left the window. So while it reads a
+prompt the server copies the windows of all such layers, once or more per prompt, as context
+checkpoints: up to `-ctxcp` of them for each slot, 32 unless set, limited by number and not by size.
+They are in host memory, in no size line and in no `--fit`. Prompts that are saved into the prompt
+cache take copies of theirs along.
+
+Workaround
+----------
+Fewer checkpoints (`-ctxcp`) or fewer slots. `-ctxcp 0` ends it; a slot then reads a whole prompt
+again when it shares only its beginning with the one before.
+
+Better fix
+----------
+A limit by bytes, as the prompt cache has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import MIB, human
+from arriero.base.words import Component, Kind, TrialOutcome
+from arriero.gguf import Shape
+from arriero.gotchas.facts import Facts, bytes_of
+from arriero.gotchas.memory._pools import host
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("checkpoints", "sliding window", "host memory", "slots"),
+    affects=Affects(flags=("-ctxcp", "-np", "-cram")),
+    log=("created context checkpoint", "std::bad_alloc"),
+    reporters=3,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#21690",
+            "ggml-org/llama.cpp#24265",
+            "ollama/ollama#16744",
+        ),
+        builds="about b8700 to b9547",
+        hardware="any",
+        command="Gemma 3 and 4, -ctxcp left out or above 0",
+    ),
+    related=("rs-alloc-slots", "prompt-cache-limit"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    h = facts.hparams
+    if not any(h.is_swa) or any(h.is_recurrent):  # those with recurrent state: rs-alloc-slots
+        return
+    plan, count = facts.plan, facts.settings.checkpoints
+    size = bytes_of(plan, Component.CHECKPOINTS)
+    where = host(plan)
+    if not size or not count or where is None or facts.settings.request.embeddings:
+        return
+    pool, free = where
+    if pool.at_start + size <= free or pool.at_start > free:
+        return
+    slots = facts.settings.request.n_seq_max
+    each = size // count
+    room = max(0, free - pool.margin - pool.at_start) // 2
+    yield Found(
+        because=f"checkpoints may reach {human(size)} = {count} × {human(each // slots)} for each"
+        f" of {slots} slots; {pool.name} has {human(free)}, {human(pool.at_start)} of it taken at"
+        " the start",
+        edit=(Edit(flag="-ctxcp", value=str(min(count - 1, room // each))),),
+        flag="-ctxcp",
+    )
+
+
+_WIDE = Shape(
+    arch="gemma3", name="wide-swa", tensor_type="f16", layers=8, attention_every=8, window=256,
+    embedding=32, heads=256, heads_kv=256, head_dim=256, feed_forward=32,
+)  # fmt: skip
+"""1.75 MiB of window for each token: a checkpoint of 21 MiB from a prompt of 16."""
+_READY = "-c 512 -np 4 -kvu -b 64 -ub 16 --no-warmup --threads-http 2 -cram 0"
+_RUN = Run(flags=_READY, above=_READY, limit=64 * MIB)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="four-slots",
+        model=_WIDE,
+        weights="zeros",
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_READY} -ctxcp 0"),
+        shows=Signature(outcome=TrialOutcome.READY, kind=Kind.RUNTIME_ALLOCATION),
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+)
