@@ -26,10 +26,14 @@ def test_finds_the_run_and_spares_the_control(
         workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
         named = run.flags.partition("--rpc ")[2].split(" ")[0].format(workers=workers)
         answering = {name: name in workers.split(",") for name in named.split(",") if name}
-        words = ["llama-server", "-m", "MODEL", *run.flags.format(workers=workers).split()]
+        flags = run.flags.format(workers=workers, model="MODEL").split()
+        words = ["llama-server", "-m", "MODEL", *flags]
         shown = bool("-dev Vulkan0" in run.flags or run.workers)
         host = f"host={_room(run, model)}"
         budget = f"Vulkan0=2GiB,{host}" if shown else host
+        for at, worker in enumerate(run.workers):
+            if worker.room is not None:
+                budget += f",RPC{at}={_taken(one.control, model, f'RPC{at}') + worker.room}"
         known = facts(
             words,
             model=model,
@@ -50,6 +54,14 @@ def _room(run: Run, model: Path) -> int:
         return run.limit or 1 << 36
     known = facts(["llama-server", "-m", "MODEL", *run.above.split()], model=model)
     return known.plan.pools[0].at_start + (run.limit or 0)
+
+
+def _taken(control: Run, model: Path, pool: str) -> int:
+    """Bytes of a worker that serves the control."""
+    flags = control.flags.format(workers="127.0.0.1:50052", model="MODEL").split()
+    words = ["llama-server", "-m", "MODEL", *flags]
+    known = facts(words, model=model, budget=f"{pool}=1TiB,host=64GiB")
+    return next(p.at_start for p in known.plan.pools if p.name == pool)
 
 
 def test_reproductions_are_many() -> None:

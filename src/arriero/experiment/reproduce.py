@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,7 +162,7 @@ class Lab:
                 for worker, bound in zip(run.workers, bounds, strict=True)
             ]
             endpoints = [endpoint for endpoint, _ in started]
-            flags = run.flags.format(workers=",".join(endpoints)).split()
+            flags = _words(run.flags, model, endpoints)
             limit = self._limit(model, run, endpoints)
             trial, log = self._trial(model, flags, run, limit)
             self.worker_peaks = [worker.memory().address_space_peak for _, worker in started]
@@ -200,7 +200,7 @@ class Lab:
     def _limit(self, model: Path, run: Run, endpoints: list[str]) -> int | None:
         if run.above is None:
             return run.limit
-        flags = run.above.format(workers=",".join(endpoints)).split()
+        flags = _words(run.above, model, endpoints)
         return self._ready_peak(model, flags, run.env) + (run.limit or 0)
 
     def _trial(
@@ -265,6 +265,12 @@ class Lab:
                         raise _CannotRunError("the worker does not start") from None
                     time.sleep(0.05)
             yield f"127.0.0.1:{port}", running
+
+
+def _words(flags: str, model: Path, endpoints: Sequence[str]) -> list[str]:
+    """Flags as words. A placeholder is filled in after they are parted: paths may have spaces."""
+    given = {"workers": ",".join(endpoints), "model": str(model)}
+    return [word.format(**given) for word in flags.split()]
 
 
 def matches(shows: Signature, trial: Trial, log: str) -> tuple[bool, str]:

@@ -157,9 +157,9 @@ class Run:
     """One start of the engine with the skeleton model and the standard load.
 
     ``flags`` come after ``llama-server -m MODEL``, parted by spaces; ``{workers}`` stands for the
-    endpoints of ``workers``. Device variables hide every device unless ``env`` shows one.
-    ``limit`` is address space in bytes; ``above`` instead of it takes what the same run with those
-    flags in their place needs to become ready, and ``limit`` more than that.
+    endpoints of ``workers``, ``{model}`` for MODEL. Device variables hide every device unless
+    ``env`` shows one. ``limit`` is address space in bytes; ``above`` instead of it takes what the
+    same run with those flags in their place needs to become ready, and ``limit`` more than that.
     """
 
     flags: str
