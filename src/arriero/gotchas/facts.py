@@ -113,6 +113,15 @@ class Facts:
             command = apply_edit(edit, command)
         return replace(self, command=command)
 
+    def has_room(self, edits: tuple[Edit, ...]) -> bool:
+        """Whether every pool of known size holds the plan of the changed command.
+
+        Raises:
+            UsageError: The engine has no such flag.
+        """
+        pools = self.plan_of(self.with_edits(edits).command).pools
+        return all(p.free is None or p.planned + p.margin <= p.free for p in pools)
+
 
 def bytes_of(plan: Plan, *components: Component) -> int:
     """What the plan gives for these components on all devices; unknown lines count as nothing."""

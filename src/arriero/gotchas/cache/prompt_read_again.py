@@ -72,11 +72,6 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because=f"-ctxcp 0 and {layers} recurrent layers: a prompt that parts from the last one"
             " is read from its beginning",
-            edit=_KEPT if _has_room(facts) else (),
+            edit=_KEPT if facts.has_room(_KEPT) else (),
             flag="-ctxcp",
         )
-
-
-def _has_room(facts: Facts) -> bool:
-    pools = facts.plan_of(facts.with_edits(_KEPT).command).pools
-    return all(p.free is None or p.planned + p.margin <= p.free for p in pools)

@@ -1,20 +1,20 @@
-"""A flag is given twice with different values: only the last one counts
+"""A flag is given twice, or beside its variable, with another value: only one of them counts
 
 Symptom
 -------
 The server runs with another value than the one that was looked at. With the same spelling twice it
 warns (`DEPRECATED: argument '-c' specified multiple times`); with two spellings of one flag
-(`-c` and `--ctx-size`), or with a switch and its opposite, it says nothing.
+(`-c` and `--ctx-size`), or with a switch and its opposite, it says nothing. Beside a variable the
+flag wins: `LLAMA_ARG_CTX_SIZE environment variable is set, but will be overwritten`.
 
 Root cause
 ----------
-Flags are applied in their order, each over the one before. The warning compares the words as typed,
-not the flags that they stand for.
+Variables are applied first, then flags in their order, each over the one before. The warning
+compares the words as typed, not the flags that they stand for.
 
 Workaround
 ----------
-Keep the one that is meant. A command made of parts (a base and options of a model) is printed in
-full by `arriero check`.
+Keep the one that is meant, above all where a command is put together from parts.
 
 Better fix
 ----------
@@ -29,6 +29,7 @@ from dataclasses import replace
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
+    STEADY,
     Affects,
     Class,
     Found,
@@ -47,7 +48,10 @@ GOTCHA = Gotcha(
     updated="2026-11-30",
     concepts=("flags",),
     affects=Affects(flags=("-c", "--ctx-size", "-kvu", "-no-kvu")),
-    log=("specified multiple times, use comma-separated values instead",),
+    log=(
+        "specified multiple times, use comma-separated values instead",
+        "environment variable is set, but will be overwritten by command line argument",
+    ),
     provenance=Provenance(
         builds="seen on 10068, 10092 and 10434", command="-c 8192 --ctx-size 4096"
     ),
@@ -64,6 +68,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
     for name in sorted(_ONE_EACH):
         values = command.values(name)
+        yield from _beside_variable(facts, name)
         if len(set(values)) < 2:
             continue
         typed = [item for item in command.items if item.flag is command.flags.get(name)]
@@ -75,7 +80,25 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
+def _beside_variable(facts: Facts, name: str) -> Iterator[Found]:
+    command = facts.command
+    flag, values = command.flags.get(name), command.values(name)
+    if flag is None or not flag.arity or not flag.env or not values:
+        return
+    other = command.environ.get(flag.env)
+    if other is None or other.strip() == values[-1]:
+        return
+    own = flag.env in command.env  # one from outside cannot be taken out of a command
+    yield Found(
+        because=f"{name} {values[-1]} and {flag.env}={other}: the flag counts",
+        severity=Severity.INFO,
+        edit=(Edit(flag=name), Edit(flag=name, value=values[-1])) if own else (),
+        flag=name,
+    )
+
+
 _RUN = Run(flags="-c 2048 -np 1 --no-warmup -c 1024")
+_VARIABLE = Run(flags="-c 1024 -np 1 --no-warmup", env=STEADY | {"LLAMA_ARG_CTX_SIZE": "4096"})
 _OPPOSITES = Run(flags="-c 4096 -np 4 -kvu --no-warmup -no-kvu")
 
 REPRODUCTIONS = (
@@ -85,6 +108,15 @@ REPRODUCTIONS = (
         run=_RUN,
         control=replace(_RUN, flags="-c 2048 -np 1 --no-warmup"),
         shows=Signature(effective={"n_ctx": 1024}, log=r"specified multiple times"),
+    ),
+    Reproduction(
+        name="variable",
+        model=tiny("llama"),
+        run=_VARIABLE,
+        control=replace(_VARIABLE, env=STEADY),
+        shows=Signature(
+            effective={"n_ctx": 1024}, log=r"LLAMA_ARG_CTX_SIZE .* will be overwritten"
+        ),
     ),
     Reproduction(
         name="opposites",

@@ -1,0 +1,101 @@
+"""A device or buffer type that this engine does not have: it ends at once
+
+Symptom
+-------
+`error while handling argument "-dev": invalid device: CUDA0`, or `error while handling argument
+"-ot": unknown buffer type` with the list of those there are; exit 1. Often a command from a machine
+with another backend, or a container that was not given the card.
+
+Root cause
+----------
+Names of devices are those of the backends that were found at the start: `Vulkan0` in a Vulkan
+build, `CUDA0` in a CUDA build, and none where the driver shows no card. `-ot` takes their buffer
+types, letter by letter.
+
+Workaround
+----------
+`llama-server --list-devices` shows what there is. Without the flag all of them are used.
+
+Better fix
+----------
+Print the devices there are with the error of `-dev`, as `-ot` does for buffer types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("devices", "placement"),
+    affects=Affects(flags=("-dev", "-ot")),
+    log=(
+        'error while handling argument "-dev": invalid device',
+        'error while handling argument "-ot": unknown buffer type',
+    ),
+    provenance=Provenance(builds="seen on 10068, 10092 and 10434", command="-ot exps=CUDA0"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command, settings = facts.command, facts.settings
+    named = settings.request.devices or ()
+    buffers = [buffer for _, buffer in settings.overrides]
+    remote = command.has("--rpc")
+
+    def missing(names: tuple[str, ...] | list[str], *, exact: bool) -> list[str]:
+        given = [n for n in names if not (n.startswith("CPU") or (remote and n.startswith("RPC")))]
+        if not given:
+            return []
+        there = [device.name for device in facts.devices]
+        if exact:  # buffer types of one device begin with its name
+            return [n for n in given if not any(n.startswith(device) for device in there)]
+        return [n for n in given if n.lower() not in {device.lower() for device in there}]
+
+    for flag, names in (
+        ("-dev", missing(named, exact=False)),
+        ("-ot", missing(buffers, exact=True)),
+    ):
+        if not names:
+            continue
+        there = ", ".join(device.name for device in facts.devices) or "none"
+        yield Found(
+            because=f"{flag} names {names[0]}; devices there are: {there}",
+            edit=(Edit(flag=flag),) if command.count(flag) == 1 else (),
+            flag=flag,
+        )
+
+
+def _refused(flag: str, value: str, log: str) -> Reproduction:
+    run = Run(flags=f"-c 512 --no-warmup {flag} {value}")
+    return Reproduction(
+        name=flag.lstrip("-"),
+        model=tiny("llama"),
+        run=run,
+        control=replace(run, flags="-c 512 --no-warmup"),
+        shows=Signature(exit_status=1, log=log),
+    )
+
+
+REPRODUCTIONS = (
+    _refused("-dev", "CUDA9", r"invalid device: CUDA9"),
+    _refused("-ot", "ffn=CUDA9", r"unknown buffer type"),
+)

@@ -1,0 +1,91 @@
+"""-cmoe or -ncmoe on a model without experts: nothing moves, and fit may not either
+
+Symptom
+-------
+Memory is the same as without the flag, and nothing is said about it. Where memory is short, the
+start fails although `--fit` would have helped: `failed to fit params to free device memory:
+model_params::tensor_buft_overrides already set by user, abort`.
+
+Root cause
+----------
+Both flags are patterns of tensor names, `ffn_*_exps`, which a dense model does not have; one that
+fits nothing is not an error. Any pattern at all, of `-ot` too, keeps `--fit` from placing weights.
+
+Workaround
+----------
+Leave it out. For a dense model fewer layers on the device (`-ngl`) do what it was meant for, and
+without it `--fit` finds how many.
+
+Better fix
+----------
+Warn about a pattern that fits no tensor; count only those that do as set by the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("placement", "experts", "fit"),
+    affects=Affects(flags=("-cmoe", "-ncmoe")),
+    log=("model_params::tensor_buft_overrides already set by user, abort",),
+    provenance=Provenance(builds="seen on 10092 and 10434", command="-ncmoe 2 with a dense model"),
+    related=("fit-refused-layers",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    given = [name for name in ("-cmoe", "-ncmoe") if _is_on(facts, name)]
+    if not given or not facts.header.tensors:
+        return
+    if not any("exps" in tensor.name for tensor in facts.header.tensors):
+        told = " and ".join(f"{name} {command.value(name)}" for name in given)
+        yield Found(
+            because=f"{told}: the model has no tensors of experts",
+            edit=tuple(Edit(flag=name) for name in given),
+            flag=given[0],
+        )
+
+
+def _is_on(facts: Facts, name: str) -> bool:
+    if name == "-ncmoe":
+        return (facts.command.number(name) or 0) > 0
+    return facts.command.switch(name) is True
+
+
+_BASE = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-op-offload --no-warmup"
+"""A margin that no device has, so that fit has something to do on every machine."""
+_RUN = Run(flags=f"{_BASE} -ncmoe 2", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"})
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="dense",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=_BASE),
+        shows=Signature(log=r"tensor_buft_overrides already set by user, abort"),
+        needs=(Needs.VULKAN,),
+    ),
+)

@@ -1,0 +1,85 @@
+"""-ngl on a machine without a usable device: everything stays on the CPU, and the log says it moved
+
+Symptom
+-------
+Slow, and the card's memory stays empty. With `-lv 4` the log even says `offloaded 33/33 layers to
+GPU`; buffers are named `CPU` all the same.
+
+Root cause
+----------
+The engine has a backend for devices, but finds none: no driver, a container without the card, a
+variable such as `GGML_VK_VISIBLE_DEVICES` that hides it. Layers then go to the CPU. The line counts
+what was asked for, not what was found.
+
+Workaround
+----------
+`llama-server --list-devices` must show the card. Name it (`-dev Vulkan0`): then the server refuses
+to start without it.
+
+Better fix
+----------
+A warning when layers were asked for and there is no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("devices", "placement"),
+    affects=Affects(flags=("-ngl",)),
+    log=("layers to GPU",),
+    provenance=Provenance(builds="seen on 10068 and 10434", command="-ngl 99 without a device"),
+    related=("device-unknown",),
+)
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    layers = command.value("-ngl")
+    if layers in (None, "0", "auto", "-1") or command.has("-dev") or command.has("--rpc"):
+        return
+    if facts.devices:
+        return
+    hidden = next((f"{n}={command.environ[n]}" for n in _HIDING if n in command.environ), None)
+    own = any(name in command.env for name in _HIDING)
+    yield Found(
+        because=f"-ngl {layers} and the engine finds no device"
+        + (f" (with {hidden})" if hidden else ""),
+        edit=(Edit(flag="-ngl", value="0"),) if own else (),  # else a device is meant to be there
+        flag="-ngl",
+    )
+
+
+_RUN = Run(flags="-c 512 -ngl 99 --no-warmup -lv 4", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "99"})
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="hidden",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 512 -ngl 0 --no-warmup -lv 4"),
+        shows=Signature(log=r"offloaded 5/5 layers to GPU"),
+    ),
+)

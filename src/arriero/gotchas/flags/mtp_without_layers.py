@@ -1,0 +1,79 @@
+"""--spec-type draft-mtp with a model that has no NextN layers: the server does not start
+
+Symptom
+-------
+`context type MTP requested but model doesn't contain MTP layers`, `failed to create MTP context`,
+`exiting due to model loading error`; exit 1.
+
+Root cause
+----------
+`draft-mtp` drafts with layers that were trained for it and are part of the model's file, after the
+others (`nextn_predict_layers`). Who converts or quantises a model may leave them out, so that one
+file of a model has them and another has not.
+
+Workaround
+----------
+Another file of the model, one with `nextn` tensors, or no `--spec-type`. A draft model of its own
+is given with `-md`.
+
+Better fix
+----------
+Go on without drafts and warn, as with other kinds of speculation that a model cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("speculative decoding", "MTP"),
+    affects=Affects(flags=("--spec-type",)),
+    log=("context type MTP requested but model doesn't contain MTP layers",),
+    provenance=Provenance(builds="seen on 10068, 10092 and 10434", command="--spec-type draft-mtp"),
+)
+_MTP = "draft-mtp"
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    kinds = facts.settings.speculation
+    if _MTP not in kinds or facts.command.has("-md") or facts.hparams.n_layer_nextn:
+        return
+    others = ",".join(kind for kind in kinds if kind != _MTP)
+    yield Found(
+        because=f"--spec-type {_MTP}, and the header has no"
+        f" {facts.hparams.arch}.nextn_predict_layers",
+        edit=(Edit(flag="--spec-type", value=others or None),),
+        flag="--spec-type",
+    )
+
+
+_RUN = Run(flags="-c 512 -np 1 --no-warmup --spec-type draft-mtp")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="hybrid",
+        model=tiny("qwen35"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 512 -np 1 --no-warmup"),
+        shows=Signature(log=r"model doesn't contain MTP layers"),
+    ),
+)

@@ -1,0 +1,113 @@
+"""A split mode that the devices at hand cannot do: the model is not loaded
+
+Symptom
+-------
+`device Vulkan0 does not support split buffers` (`-sm row`), `LLAMA_SPLIT_MODE_TENSOR needs >= 1
+devices` (`-sm tensor`), `invalid value for main_gpu: 3 (available devices: 1)` (`-sm none`), then
+`failed to load model` as if the file were bad; exit 1.
+
+Root cause
+----------
+`-sm row` cuts matrices over devices, which few backends can (CUDA, HIP, SYCL). `-sm tensor` does
+the same above the backends and needs a device. `-sm none` takes one device, that of `-mg`, which
+is looked at in this mode alone and must be there.
+
+Workaround
+----------
+`-sm layer`, the default, works with every backend and with none.
+
+Better fix
+----------
+Say so where flags are read, before the model's file is blamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.BACKEND,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("devices", "split mode"),
+    affects=Affects(backends=("Vulkan", "CPU"), flags=("-sm", "-mg")),
+    log=(
+        "does not support split buffers",
+        "LLAMA_SPLIT_MODE_TENSOR needs >= 1 devices",
+        "invalid value for main_gpu",
+    ),
+    provenance=Provenance(builds="seen on 10434", command="-sm row on Vulkan"),
+    related=("device-unknown",),
+)
+_LAYER = (Edit(flag="-sm", value="layer"),)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    mode = request.split_mode
+    if mode == "layer" or facts.command.has("--rpc"):
+        return
+    names = request.devices or tuple(device.name for device in facts.devices)
+    if request.devices == ():  # -dev none
+        names = ()
+    if mode == "tensor" and not names:
+        yield Found(because="-sm tensor and no device", edit=_LAYER, flag="-sm")
+    elif mode == "row" and (vulkan := next((n for n in names if n.startswith("Vulkan")), None)):
+        yield Found(because=f"-sm row on {vulkan}", edit=_LAYER, flag="-sm")
+    elif mode == "none" and names and request.main_gpu >= len(names):
+        yield Found(
+            because=f"-sm none takes device {request.main_gpu} (-mg) of {len(names)}",
+            edit=(Edit(flag="-mg", value="0"),),
+            flag="-mg",
+        )
+
+
+_SHOWN = {"GGML_VK_VISIBLE_DEVICES": "0"}
+_FLAGS = "-c 512 -ngl 99 -fit off --no-warmup"
+_DEVICE = f"{_FLAGS} -dev Vulkan0"
+_ROW = Run(flags=f"{_DEVICE} -sm row", env=_SHOWN)
+_MAIN = Run(flags=f"{_DEVICE} -sm none -mg 3", env=_SHOWN)
+_TENSOR = Run(flags=f"{_FLAGS} -sm tensor")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="row",
+        model=tiny("llama"),
+        run=_ROW,
+        control=replace(_ROW, flags=f"{_DEVICE} -sm layer"),
+        shows=Signature(exit_status=1, log=r"does not support split buffers"),
+        needs=(Needs.VULKAN,),
+    ),
+    Reproduction(
+        name="main-device",
+        model=tiny("llama"),
+        run=_MAIN,
+        control=replace(_MAIN, flags=f"{_DEVICE} -sm none -mg 0"),
+        shows=Signature(exit_status=1, log=r"invalid value for main_gpu"),
+        needs=(Needs.VULKAN,),
+    ),
+    Reproduction(
+        name="tensor-without-device",
+        model=tiny("llama"),
+        run=_TENSOR,
+        control=replace(_TENSOR, flags=f"{_FLAGS} -sm layer"),
+        shows=Signature(log=r"LLAMA_SPLIT_MODE_TENSOR needs >= 1 devices"),
+    ),
+)

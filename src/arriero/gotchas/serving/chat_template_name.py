@@ -1,0 +1,99 @@
+"""--chat-template with a name: every chat becomes that word, and the model never sees a message
+
+Symptom
+-------
+Answers have nothing to do with the question. `/apply-template` returns the prompt `llama3`, just
+that word, for any messages. With `-lv 4` the start says `chat template, example_format: 'llama3'`.
+
+Root cause
+----------
+Templates are Jinja unless `--no-jinja` is given, and then the value of `--chat-template` is the
+template's text itself, not the name of a built-in one. Only `chatml` is known by name. A word
+without braces is a template that puts out the word.
+
+Workaround
+----------
+Leave it out: the model's file brings its own template. For a built-in one by name `--no-jinja` (no
+tools then), for a file `--chat-template-file`.
+
+Better fix
+----------
+Refuse a template that no message can get into, or look a bare word up among the built-in ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("chat template", "Jinja"),
+    affects=Affects(flags=("--chat-template", "--jinja")),
+    log=("chat template, example_format:",),
+    reporters=1,
+    provenance=Provenance(
+        issues=("containers/ramalama#1106",),
+        builds="2025-04 with --jinja; on by default in 10068 and later",
+        command="--chat-template llama2 --jinja",
+    ),
+)
+_NAMED = frozenset({"", "chatml"})
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    template = command.value("--chat-template")
+    if template is None or template.strip() in _NAMED or "{" in template:
+        return
+    if not _is_jinja(facts):
+        return
+    yield Found(
+        because=f"--chat-template {template[:40]} has no place for a message, and Jinja is on",
+        edit=(Edit(flag="--chat-template"),),
+        flag="--chat-template",
+    )
+
+
+def _is_jinja(facts: Facts) -> bool:
+    said = facts.command.switch("--jinja")
+    flag = facts.command.flags.get("--jinja")
+    return said if said is not None else flag is not None and flag.default == "enabled"
+
+
+_RUN = Run(flags="-c 512 -np 1 --no-warmup -lv 4 --chat-template llama3")
+_SHOWS = Signature(log=r"chat template, example_format: 'llama3'")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="own-template",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 512 -np 1 --no-warmup -lv 4"),
+        shows=_SHOWS,
+    ),
+    Reproduction(
+        name="without-jinja",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_RUN.flags} --no-jinja"),
+        shows=_SHOWS,
+    ),
+)

@@ -1,0 +1,101 @@
+"""An embedding server takes inputs of one micro-batch at most: 512 tokens unless -ub says more
+
+Symptom
+-------
+Status 500, `input (700 tokens) is too large to process. increase the physical batch size (current
+batch size: 512)`, although context and model take thousands. At the start `embeddings enabled with
+n_batch (2048) > n_ubatch (512)` and `setting n_batch = n_ubatch = 512`.
+
+Root cause
+----------
+In embedding and rerank mode a whole input has to be read in one piece, since every token attends to
+every other. The piece is the micro-batch, and its default is 512 whatever `-c` says.
+
+Workaround
+----------
+`-b` and `-ub` as large as the longest input: `-b 8192 -ub 8192`. Compute buffers grow with it.
+
+Better fix
+----------
+Take the context for the micro-batch in this mode, or split the input where the model is causal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("embeddings", "micro-batch", "batch"),
+    affects=Affects(flags=("--embedding", "--rerank", "-ub", "-b")),
+    log=(
+        "embeddings enabled with n_batch",
+        "is too large to process. increase the physical batch size",
+    ),
+    reporters=4,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#12295",
+            "ggml-org/llama.cpp#12836",
+            "lemonade-sdk/lemonade#3591",
+            "containers/ramalama#2852",
+        ),
+        builds="2025-03 to 2026-09",
+        hardware="CUDA, ROCm, Vulkan",
+        command="--embeddings -c 8192",
+    ),
+)
+_USUAL = 8192
+"""Tokens up to which the edit raises the micro-batch: what embedding models are trained with."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request, command = facts.settings.request, facts.command
+    limit = request.n_batch  # already cut down to the micro-batch
+    if not request.embeddings or request.n_ubatch > limit:
+        return
+    slots = 1 if request.kv_unified else request.n_seq_max
+    context = request.n_ctx // slots or facts.model.n_ctx_train or 0
+    trained = facts.header_or_none and facts.model.n_ctx_train
+    longest = min(context, trained or context)
+    if longest <= limit:
+        return
+    given = "" if command.has("-ub") else " (-ub not given)"
+    more = (Edit(flag="-b", value=str(longest)), Edit(flag="-ub", value=str(longest)))
+    fits = longest <= _USUAL and facts.header_or_none is not None and facts.has_room(more)
+    yield Found(
+        because=f"inputs of more than {limit} tokens{given} are refused; a slot has {longest}",
+        edit=more if fits else (),
+        flag="-ub",
+    )
+
+
+_RUN = Run(flags="-c 2048 -np 1 --embedding --pooling mean --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="embedding",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_RUN.flags} -b 2048 -ub 2048"),
+        shows=Signature(log=r"setting n_batch = n_ubatch = 512"),
+    ),
+)
