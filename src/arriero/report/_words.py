@@ -9,7 +9,6 @@ from typing import Final
 
 from arriero.base.sizes import KIB, human
 from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
-from arriero.logs.grammar import NOTICES
 from arriero.logs.model import EngineTag, Failure, Notice
 from arriero.record.documents import Baseline, EngineRecord, LimitRecord, ModelRecord, Plan, Trial
 from arriero.report._text import printable
@@ -249,6 +248,8 @@ def remark(trial: Trial) -> str:
 
 def notice(item: Notice) -> str:
     """What a notice means; the log's own text where the id is not known."""
+    from arriero.logs.grammar import NOTICES  # late: its patterns take long to compile
+
     text = NOTICES.get(item.id) or printable(item.text).strip()
     return f"{text.rstrip('.')} (line {item.line})." if item.line else f"{text.rstrip('.')}."
 
