@@ -130,6 +130,22 @@ def test_json() -> None:
     assert (text(task), task.env) == ("llama-server -m m.gguf", {"LLAMA_ARG_PORT": "1"})
 
 
+def test_an_array_without_a_flag_is_no_command(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.json"
+    path.write_text("[1, 2, [3]]")
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)
+
+
+@pytest.mark.parametrize("text", ["llama-server -m 'a\n-np 2\n", 'true\nllama-server -m "a'])
+def test_a_quote_that_nothing_closes_is_told(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text(text)
+    (found,) = read(path)
+    (note,) = found.notes
+    assert note.startswith(f"line {text.count('true') + 1}: a quote is not closed")
+
+
 @pytest.mark.parametrize("name", ["x.sh", "x.service", "x.yaml", "x.ini", "x.json", "x"])
 def test_nothing_in_a_file_is_expanded_or_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arriero.command.inputs.model import Written
+from arriero.command.inputs.model import Written, is_server
 from arriero.command.inputs.tree import Node, compose, entries, items, scalar, strings
 
 _COMMAND = ("command", "cmd", "program", "executable", "argv")
@@ -22,7 +22,7 @@ def read(text: str, path: str) -> tuple[Written, ...]:
 
 
 def _written(node: Node, path: str) -> Written | None:
-    words = strings(node)
+    words = strings(node) or []
     env: dict[str, str] = {}
     members = entries(node)
     if members is not None:
@@ -30,7 +30,7 @@ def _written(node: Node, path: str) -> Written | None:
         words = [*_words(program), *_words(members.get("args"))]
         variables = entries(members["env"]) if "env" in members else None
         env = {name: scalar(value) or "" for name, value in (variables or {}).items()}
-    if not words:
+    if not any(word.startswith("-") or is_server(word) for word, _ in words):
         return None
     texts, lines = zip(*words, strict=True)
     return Written(words=texts, path=path, line=lines[0], lines=lines, env=env)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arriero.command.inputs.model import (
@@ -75,9 +75,14 @@ class _Script:
 def read(text: str, path: str, first_line: int = 1) -> tuple[Written, ...]:
     """The llama-server commands of a script, also those behind ``docker run``."""
     script = _Script()
-    for words in _Lexer(text, path, first_line).commands():
+    lexer = _Lexer(text, path, first_line)
+    for words in lexer.commands():
         _sort(words, script)
-    return tuple(w for words in script.commands for w in _written(words, script, path))
+    found = tuple(w for words in script.commands for w in _written(words, script, path))
+    if lexer.unclosed is None:
+        return found
+    note = f"line {lexer.unclosed}: a quote is not closed, and all that follows is within it"
+    return tuple(replace(written, notes=(*written.notes, note)) for written in found)
 
 
 class _Lexer:
@@ -86,6 +91,8 @@ class _Lexer:
         self.at = 0
         self.heredocs: list[str] = []
         self.count = 0
+        self.unclosed: int | None = None
+        """Line of a quote that nothing closes."""
 
     def commands(self) -> Iterator[list[_Word]]:
         """Simple commands in order."""
@@ -188,12 +195,14 @@ class _Lexer:
 
     def _until(self, quote: str) -> str:
         end = self.text.find(quote, self.at + 1)
-        end = len(self.text) if end < 0 else end
+        if end < 0:
+            self.unclosed, end = self.line, len(self.text)
         inside = self.text[self.at + 1 : end]
         self._skip(end + 1 - self.at)
         return inside
 
     def _double_quoted(self, word: _Word) -> None:
+        opened = self.line
         self._skip(1)
         word.parts.append("")
         while self.at < len(self.text) and self.text[self.at] != '"':
@@ -207,6 +216,8 @@ class _Lexer:
             else:
                 word.parts.append(char)
                 self._skip(1)
+        if self.at >= len(self.text):
+            self.unclosed = opened
         self._skip(1)
 
     def _expansion(self, quoted: bool) -> _Part:
