@@ -61,7 +61,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     for before, item in pairwise([None, *facts.command.items]):
         if item is None or item.flag is not None or renamed(item.name, facts):
             continue
-        if before and before.flag and any(flags.get(value) for value in before.values):
+        taken = before is not None and any(flags.get(value) for value in before.values)
+        if taken and not item.name.startswith("-"):
             continue  # the value of a flag that the one before took for its own
         near = _near(item.name, flags)
         known = f"; it knows {', '.join(near)}" if near else ""
