@@ -717,7 +717,10 @@ def gotchas(
     if action == "verify":
         verdicts = job.verify(ids, job.Options(engine, out), progress=session.progress())
         session.show(verdicts, lambda: checks.verdicts(verdicts, **options))
-        return 0
+        if not verdicts.complete:
+            return _InterruptedError.exit_code
+        ran = [v for v in verdicts.verdicts if v.verdict != "could not run"]
+        return 0 if ran or not verdicts.verdicts else 1
     if action == "list":
         if ids:
             raise UsageError("list takes no ID", hint=f"arriero gotchas show {ids[0]}")

@@ -16,6 +16,8 @@ from arriero.record import Edit, Finding, GotchaVerdict, Unchecked
 
 ROUNDS: Final = 12
 """Times that a repaired command is checked again; an edit that needs more goes round in circles."""
+_WORDS: Final = "flags"
+"""The bundle about the words of a command: a misread one would mislead all other rules."""
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -97,16 +99,30 @@ def _edited(facts: Facts, edit: tuple[Edit, ...]) -> Facts | None:
 
 
 def repaired(facts: Facts, rules: Registry, verdicts: Sequence[GotchaVerdict] = ()) -> Command:
+    """The command with the edits of :func:`repair`."""
+    return repair(facts, rules, verdicts)[0]
+
+
+def repair(
+    facts: Facts, rules: Registry, verdicts: Sequence[GotchaVerdict] = ()
+) -> tuple[Command, tuple[Finding, ...]]:
     """The command with the edit of one finding after the other, until none changes it.
 
-    Errors come first, and an edit is judged again on the command that earlier ones left.
+    What the words mean comes before what they lead to, errors come first, and an edit is judged
+    again on the command that earlier ones left.
+
+    Returns:
+        The command, and the finding behind each edit in their order.
     """
+    applied: list[Finding] = []
     for _ in range(ROUNDS):
-        for finding in match(facts, rules, verdicts).findings:
+        findings = match(facts, rules, verdicts).findings
+        for finding in sorted(findings, key=lambda f: rules.get(f.id).bundle != _WORDS):
             changed = _edited(facts, finding.edit or ())
             if finding.edit and changed and changed.command.words != facts.command.words:
                 facts = changed
+                applied.append(finding)
                 break
         else:
             break
-    return facts.command
+    return facts.command, tuple(applied)

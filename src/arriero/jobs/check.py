@@ -10,21 +10,23 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
-from arriero.command.inputs import read_commands
-from arriero.command.inputs.model import Written
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import Header, read_header
-from arriero.gotchas import Facts, Registry, match, registry, repaired
+from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.verdicts import merged, own, shipped
 from arriero.jobs._baseline import engine_record
 from arriero.machine import Pool, pools, visibility
 from arriero.memory import plan_budget
 from arriero.record import Check, Checks, GotchaVerdict, Plan
+
+if TYPE_CHECKING:
+    from arriero.command.inputs.model import Written
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Chec
         NotFoundError: There is no such file.
         UsageError: It holds no command, or cannot be read.
     """
+    from arriero.command.inputs import read_commands  # late: it reads YAML
+
     found = read_commands(path, builtin_flags())
     checking = _Checking(options, cwd or Path.cwd())
     checks = tuple(map(checking.check_written, found))
@@ -130,7 +134,8 @@ class _Checking:
             facts, self.rules, self.verdicts,
             locate=lambda flag: source.locate(command, flag),
         )  # fmt: skip
-        fixed = repaired(facts, self.rules, self.verdicts)
+        fixed, applied = repair(facts, self.rules, self.verdicts)
+        first = {finding.id for finding in found.findings}
         changed = fixed.words != command.words
         redactor = Redactor.for_this_machine(secrets=set(command.secrets()))
         return redactor.scrub(
@@ -138,6 +143,7 @@ class _Checking:
                 argv=command.safe_argv(),
                 findings=found.findings,
                 fixed_argv=fixed.safe_argv() if changed else None,
+                later=tuple(finding for finding in applied if finding.id not in first),
                 where=source.locate(command, None),
                 build=facts.build,
                 engine=engine_record(engine) if engine else None,

@@ -22,6 +22,13 @@ def entries() -> Gotchas:
     return Gotchas(gotchas=tuple(_entry(entry, verdicts) for entry in registry().entries))
 
 
+def shipped_entries() -> Gotchas:
+    """All gotchas with the verdicts that come with Arriero: what its documentation is made of."""
+    verdicts = shipped()
+    every = (_entry(entry, verdicts, whole=True) for entry in registry().entries)
+    return Gotchas(gotchas=tuple(every))
+
+
 def entry(id_: str) -> GotchaEntry:
     """One gotcha with its verdicts.
 
@@ -75,7 +82,8 @@ def verify(
 ) -> Verdicts:
     """Run the reproductions of these gotchas (of all without ids) on an engine, keep the verdicts.
 
-    Each verdict is kept as soon as it is known, so that an interruption costs only the one at work.
+    Each verdict is kept as soon as it is known: an interruption costs only the one at work, and the
+    document then is not ``complete``.
 
     Raises:
         NotFoundError: There is no such gotcha, or no engine.
@@ -90,6 +98,7 @@ def verify(
     directory = options.out or own_directory()
     watch = progress or Silent()
     found: list[GotchaVerdict] = []
+    complete = False
     watch.begin(2 * sum(len(one.reproductions) for one in chosen))
     try:
         with scratch_directory(temporary_directory()) as scratch:
@@ -99,6 +108,14 @@ def verify(
                     verdict = lab.reproduce(one.id, reproduction)
                     write(directory, [verdict])
                     found.append(verdict)
+        complete = True
+    except KeyboardInterrupt:
+        pass
     finally:
         watch.end()
-    return Verdicts(build=engine.build, verdicts=tuple(found))
+    return Verdicts(
+        build=engine.build,
+        verdicts=tuple(found),
+        without=tuple(one.id for one in chosen if not one.reproductions),
+        complete=complete,
+    )

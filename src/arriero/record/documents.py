@@ -638,6 +638,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     fixed_argv: tuple[str, ...] | None = None
     """With every edit applied, checked again until nothing changed; null where there is none."""
+    later: tuple[Finding, ...] = ()
+    """What ``fixed_argv`` mends too and only the command with earlier edits meets."""
     where: str | None = None
     """``file:line`` of the command."""
     build: int | None = None
@@ -699,6 +701,10 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     build: int | None
     """The build of all of them; null where there are several."""
     verdicts: tuple[GotchaVerdict, ...]
+    without: tuple[str, ...] = ()
+    """Gotchas that were asked for and have no reproduction."""
+    complete: bool = True
+    """False when ``gotchas verify`` was interrupted: it holds what was known by then."""
 
 
 class GotchaEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             because=f"--rpc {workers} with the prompt cache on (-cram is not 0): from the second"
             " prompt on, state is read back from the workers",
             applies=Applies.MAYBE,
-            missing=("memory and allocation block that the workers have for such a read",),
+            missing=("what memory and what allocation block the workers have for such a read",),
             edit=_OFF,
             flag="--rpc",
         )
