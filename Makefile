@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 BUILDS := 10068 10092 10434
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup engines demo test test-all lint bench clean
+.PHONY: help setup engines demo test test-all lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test      lint, types and the tests (12 minutes at most)"
 	@echo "make test-all  test, plus Vulkan, namespaces and everything that takes minutes"
 	@echo "make bench     the measurements in bench/ (an hour)"
+	@echo "make docs      the pages about gotchas, in docs/gotchas/"
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,5 +52,9 @@ bench: setup engines
 	$(BIN)/python -m pip install --quiet --group bench
 	@for b in bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
+# Made from src/arriero/gotchas alone, so they are not kept.
+docs: setup
+	@$(BIN)/python scripts/gotcha_pages.py docs/gotchas
+
 clean:
-	rm -rf $(VENV) .engines .models .demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf docs/gotchas $(VENV) .engines .models .demo .mypy_cache .ruff_cache .pytest_cache
