@@ -718,6 +718,7 @@ def gotchas(
         verdicts = job.verify(ids, job.Options(engine, out), progress=session.progress())
         session.show(verdicts, lambda: checks.verdicts(verdicts, **options))
         if not verdicts.complete:
+            session.note(_INTERRUPTED)
             return _InterruptedError.exit_code
         ran = [v for v in verdicts.verdicts if v.verdict != "could not run"]
         return 0 if ran or not verdicts.verdicts else 1

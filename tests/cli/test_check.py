@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+
+import jsonschema
+import psutil
 import pytest
 
-from tests.cli.running import Place
+from arriero.gotchas.verdicts import own
+from tests.cli.running import ARRIERO, Place, schema
 
 BAD = "check --assume-build 10434 -- llama-server -m x.gguf -fa --port 80 --draft-max 3"
 
@@ -93,3 +101,31 @@ def test_verdicts_are_kept(place: Place) -> None:
     assert (verdict["gotcha"], verdict["verdict"]) == ("flag-unknown", "reproduced")
     assert document["build"] == verdict["build"]
     assert [path.name for path in out.iterdir()] == ["flag-unknown.json"]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a POSIX signal here")
+def test_an_interruption_keeps_what_was_known_and_leaves_nothing_running(place: Place) -> None:
+    out = place.root / "verdicts"
+    words = ["gotchas", "verify", "flag-unknown", "context-grows-with-slots", "--json"]
+    with subprocess.Popen(
+        [*ARRIERO, *words, "--out", str(out)], env=place.environment(), cwd=place.root,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            if b"context-grows-with-slots" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        told, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"interrupted" in complaint
+    document = json.loads(told)
+    jsonschema.validate(document, schema("verdicts"))
+    assert document["complete"] is False
+    assert [v["gotcha"] for v in document["verdicts"]] == ["flag-unknown"]
+    assert [path.name for path in out.iterdir()] == ["flag-unknown.json"]
+    assert own(out)[0].verdict == "reproduced"
+    assert list(place.scratch.iterdir()) == []
+    words_of_all = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
+    assert not [words for words in words_of_all if str(place.scratch) in words]

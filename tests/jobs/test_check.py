@@ -53,6 +53,8 @@ def test_the_two_original_cases_without_an_engine(tmp_path: Path) -> None:
     assert (finding.severity, finding.applies) == ("error", "yes")
     assert finding.fixed_argv == ("llama-server", "-m", str(hybrid), "-c", "65536", "-np", "16")
     assert first.fixed_argv is not None
+    assert {f.id for f in first.later} <= {f.id for f in first.findings}, "of the same gotcha"
+    assert "checkpoints" in first.later[0].because
     again = check_command(first.fixed_argv, budget)
     assert (errors(again), again.fixed_argv) == ([], None)
 
@@ -113,6 +115,11 @@ def test_each_form_of_file(name: str, text: str, line: int, tmp_path: Path) -> N
     found = check_file(path, BUILD)
     assert isinstance(found, Check)
     assert one(found, "flag-value").where == f"{path}:{line}"
+
+
+def test_words_are_mended_before_what_they_lead_to() -> None:
+    found = check_command(["llama-server", "-m", "M", "-c", "64k", "--parallell", "4"], BUILD)
+    assert fixed_lines(found) == ("llama-server -m M -c 65536 --parallel 4",)
 
 
 def test_a_file_does_not_see_this_environment(

@@ -23,7 +23,7 @@ from arriero.gotchas.verdicts import merged, own, shipped
 from arriero.jobs._baseline import engine_record
 from arriero.machine import Pool, pools, visibility
 from arriero.memory import plan_budget
-from arriero.record import Check, Checks, GotchaVerdict, Plan
+from arriero.record import Check, Checks, Finding, GotchaVerdict, Plan
 
 if TYPE_CHECKING:
     from arriero.command.inputs.model import Written
@@ -135,7 +135,7 @@ class _Checking:
             locate=lambda flag: source.locate(command, flag),
         )  # fmt: skip
         fixed, applied = repair(facts, self.rules, self.verdicts)
-        first = {finding.id for finding in found.findings}
+        first = {_mended(finding) for finding in found.findings}
         changed = fixed.words != command.words
         redactor = Redactor.for_this_machine(secrets=set(command.secrets()))
         return redactor.scrub(
@@ -143,7 +143,7 @@ class _Checking:
                 argv=command.safe_argv(),
                 findings=found.findings,
                 fixed_argv=fixed.safe_argv() if changed else None,
-                later=tuple(finding for finding in applied if finding.id not in first),
+                later=tuple(one for one in applied if _mended(one) not in first),
                 where=source.locate(command, None),
                 build=facts.build,
                 engine=engine_record(engine) if engine else None,
@@ -245,6 +245,11 @@ class _Checking:
             return None
         answered = {device.description for device in devices if device.name.startswith("RPC")}
         return {endpoint: endpoint in answered for endpoint in _endpoints(command)}
+
+
+def _mended(finding: Finding) -> tuple[str, ...]:
+    """What a finding's edit is about: a gotcha may ask for several, one after the other."""
+    return (finding.id, *(edit.flag for edit in finding.edit or ()))
 
 
 def _endpoints(command: Command) -> Iterator[str]:
