@@ -126,6 +126,14 @@ def test_a_run_with_workers(lab: Lab) -> None:
 
 
 @pytest.mark.engine
+def test_prompts_that_begin_alike(lab: Lab) -> None:
+    """Its control finds a checkpoint within what they share: nothing is read again."""
+    one = registry().get("prompt-read-again").reproductions[0]
+    assert one.run.shared
+    assert lab.reproduce("prompt-read-again", one).verdict == "reproduced"
+
+
+@pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rs-alloc-slots", "rpc-prompt-cache-abort"])
 def test_the_two_first_gotchas(name: str, lab: Lab) -> None:

@@ -219,7 +219,7 @@ class Lab:
             redactor=Redactor(),
             patience=_PATIENCE,
         )
-        plan = replace(_BRIEF, min_requests=run.requests)
+        plan = replace(_BRIEF, min_requests=run.requests, shared=run.shared)
         spec = TrialSpec(n=1, purpose="reproduction", command=command, change={}, plan=plan)
         trial = run_trial(spec, bench)
         with (scratch / "trial-1" / "engine.log").open("rb") as file:

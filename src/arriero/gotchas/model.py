@@ -169,6 +169,8 @@ class Run:
     workers: tuple[Worker, ...] = ()
     requests: int = 0
     """Requests at least; the standard load sends about ten by itself."""
+    shared: int = 0
+    """Tokens that all prompts begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,11 +49,13 @@ class LoadPlan:
 
     ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
     that one long prompt may take at the speed seen so far; ``timeout_s`` is how long one request
-    may go without an answer.
+    may go without an answer. ``shared`` is how many tokens all prompts begin with, in front of the
+    ones that are their own.
     """
 
     prompts: int = 4
     min_requests: int = 0
+    shared: int = 0
     long_prompt_s: float = 2.0
     timeout_s: float = 120.0
 
@@ -244,7 +246,9 @@ class _Load:
         if not self.vocabulary:
             words = _TEXT.split()
             return " ".join(rng.choice(words) for _ in range(max(1, tokens // 4)))
-        return rng.choices(self.vocabulary, k=max(1, min(tokens, self.longest)))
+        shared = random.Random(0).choices(self.vocabulary, k=self.plan.shared)
+        own = max(1, min(tokens, self.longest - len(shared)))
+        return shared + rng.choices(self.vocabulary, k=own)
 
     async def _in_turn(self) -> None:
         before = len(self.result.replies)

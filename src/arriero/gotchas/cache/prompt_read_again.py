@@ -27,7 +27,9 @@ upstream).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
@@ -35,7 +37,10 @@ from arriero.gotchas.model import (
     Found,
     Gotcha,
     Provenance,
+    Reproduction,
+    Run,
     Severity,
+    Signature,
 )
 from arriero.record import Edit
 
@@ -75,3 +80,21 @@ def detect(facts: Facts) -> Iterator[Found]:
             edit=_KEPT if facts.has_room(_KEPT) else (),
             flag="-ctxcp",
         )
+
+
+_FLAGS = "-c 1024 -np 1 -b 64 -ub 16 --no-warmup -lv 4"
+"""With a short micro-batch, checkpoints of short prompts lie within what all prompts share."""
+_RUN = Run(flags=f"{_FLAGS} -ctxcp 0", shared=48)
+
+
+def _again(name: str, arch: str) -> Reproduction:
+    return Reproduction(
+        name=name,
+        model=tiny(arch),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_FLAGS} -ctxcp 4"),
+        shows=Signature(log=r"forcing full prompt re-processing due to lack of cache data"),
+    )
+
+
+REPRODUCTIONS = (_again("hybrid", "qwen35"), _again("recurrent", "mamba2"))
