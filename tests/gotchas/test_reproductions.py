@@ -12,7 +12,7 @@ from arriero.gotchas.model import Reproduction, Run
 from arriero.gotchas.registry import Entry
 from tests.gotchas.given import facts
 
-DEVICE = "  Vulkan0: a device (2048 MiB, 2048 MiB free)\n"
+DEVICE = "  Vulkan0: llvmpipe (2048 MiB, 2048 MiB free)\n"
 ALL = [(entry, one) for entry in registry().entries for one in entry.reproductions]
 
 

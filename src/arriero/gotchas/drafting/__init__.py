@@ -1,0 +1,1 @@
+"""Speculative decoding: what is loaded and what drafts."""

@@ -1,0 +1,90 @@
+"""`--spec-type draft-...` without a draft model: no drafting, or a crash in older builds
+
+Symptom
+-------
+`failed to initialize speculative decoding context: draft-simple requires a draft context`, and the
+server listens and serves as if nothing were wrong, without drafting. Builds of some weeks before
+end there with SIGSEGV and no message; the last line is that of the drafting's settings, with
+`ctx_tgt=no, ctx_dft=no`. `draft-eagle3` and `draft-dflash` say nothing at all and serve.
+
+Root cause
+----------
+These types draft with a second model, and nothing checks that one was given. Failing to set
+drafting up is not an error for the server.
+
+Workaround
+----------
+Give the model with `-md`. Types that need none are `draft-mtp`, for a model that has layers for
+it, and those of `ngram-`.
+
+Better fix
+----------
+Refuse the flag where flags are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("speculative decoding", "draft model"),
+    affects=Affects(flags=("--spec-type", "-md")),
+    log=("draft-simple requires a draft context",),
+    provenance=Provenance(
+        builds="crashes on 10068 and 10092, serves without drafting on 10434",
+        command="--spec-type draft-simple",
+    ),
+    related=("draft-model-unused",),
+)
+_NEED_MODEL = ("draft-simple", "draft-eagle3", "draft-dflash")
+_CRASHES_UNTIL = 10092
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    if command.value("-md") or command.value("-hfd") or not command.value("--spec-type"):
+        return
+    kinds = facts.settings.speculation
+    needing = [kind for kind in kinds if kind in _NEED_MODEL]
+    if not needing:
+        return
+    others = [kind for kind in kinds if kind not in _NEED_MODEL]
+    crashes = facts.build is not None and facts.build <= _CRASHES_UNTIL
+    yield Found(
+        because=f"--spec-type {needing[0]} drafts with a model of its own, and there is no -md",
+        severity=Severity.ERROR if crashes and "draft-simple" in needing else None,
+        edit=(Edit(flag="--spec-type", value=",".join(others) or None),),
+        flag="--spec-type",
+    )
+
+
+_RUN = Run(flags="-c 512 -np 1 --no-warmup --spec-type draft-simple")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="simple",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 512 -np 1 --no-warmup"),
+        shows=Signature(log=r"draft-simple requires a draft context|ctx_tgt=no, ctx_dft=no"),
+    ),
+)

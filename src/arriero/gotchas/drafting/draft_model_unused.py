@@ -1,0 +1,95 @@
+"""`-md` without `--spec-type`: the draft model is loaded, takes memory, and drafts nothing
+
+Symptom
+-------
+No faster than before; `draft_n` is missing from the timings. The log says `loading draft model`,
+shows its weights and its KV cache, and only with `-lv 4` `no implementations specified for
+speculative decoding`, which it says without a draft model too.
+
+Root cause
+----------
+Which way to draft is a flag of its own, `--spec-type`, and it is `none` unless given. Loading
+follows `-md` alone. Documentation and older commands have `-md` by itself.
+
+Workaround
+----------
+`--spec-type draft-simple` for an ordinary small model; a model trained to draft has a type of its
+own (`draft-eagle3`, `draft-dflash`, `draft-mtp`). Or leave `-md` out and keep the memory.
+
+Better fix
+----------
+A warning, or take `draft-simple` when a draft model is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("speculative decoding", "draft model"),
+    affects=Affects(flags=("-md", "--spec-type")),
+    log=("no implementations specified for speculative decoding",),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#25345",),
+        builds="July 2026; seen on 10068 and 10434",
+        command="-md draft.gguf --spec-draft-n-max 16",
+    ),
+    related=("draft-model-missing",),
+)
+_TRAINED = re.compile(r"mtp|eagle|dflash|dspark", re.IGNORECASE)
+"""Names of models that draft in a way of their own."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    model = command.value("-md") or command.value("-hfd")
+    if not model or not command.flags.knows("--spec-type"):
+        return
+    kind = command.value("--spec-type")
+    if kind not in (None, "none"):
+        return
+    flag = "-md" if command.value("-md") else "-hfd"
+    said = "--spec-type is none unless given" if kind is None else "--spec-type is none"
+    simple = Edit(flag="--spec-type", value="draft-simple")
+    yield Found(
+        because=f"{flag} {model} is loaded, and {said}: nothing drafts with it",
+        edit=() if _TRAINED.search(model) else (simple,),
+        flag=flag,
+    )
+
+
+_RUN = Run(flags="-c 512 -np 1 --no-warmup -md {model}")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="itself",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_RUN.flags} --spec-type draft-simple"),
+        shows=Signature(
+            outcome=TrialOutcome.SERVED, log=r"no implementations specified for speculative"
+        ),
+    ),
+)

@@ -1,0 +1,39 @@
+"""Workers and devices of this machine, in the order in which the engine counts them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arriero.gotchas.facts import Facts
+from arriero.memory.placement import chosen_devices
+from arriero.memory.pools import integrated
+
+
+def endpoints(facts: Facts) -> tuple[str, ...]:
+    """The workers that ``--rpc`` names, without those that are known not to answer."""
+    named = [part.strip() for part in (facts.command.value("--rpc") or "").split(",")]
+    answers = facts.workers_or_none or {}
+    return tuple(dict.fromkeys(name for name in named if name and answers.get(name, True)))
+
+
+def remote_count(facts: Facts) -> int:
+    """Devices of workers: one for each, unless the workers were asked."""
+    listed = facts.devices_or_none or ()
+    remote = sum(device.name.startswith("RPC") for device in listed)
+    return remote or len(endpoints(facts))
+
+
+def local_devices(facts: Facts) -> tuple[str, ...]:
+    """Devices of this machine that a model is spread over when the command names none.
+
+    Raises:
+        MissingError: Nothing is known about them.
+    """
+    pools = [name for pool in facts.pools for name in pool.devices if name != "host"]
+    if facts.devices_or_none is None and pools:
+        names = pools
+    else:
+        names = [device.name for device in facts.devices]
+    local = [name for name in names if not name.startswith("RPC")]
+    spread = replace(facts.settings.request, devices=None, split_mode="layer")
+    return chosen_devices(spread, local, integrated(facts.pools))

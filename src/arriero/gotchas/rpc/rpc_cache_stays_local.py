@@ -1,0 +1,93 @@
+"""`-nkvo` with workers: the whole KV cache is in this machine's memory, workers hold none of it
+
+Symptom
+-------
+`CPU KV buffer size` where `RPC0[host:port] KV buffer size` was expected. A context that was
+planned to be spread over several machines fails here for memory, or serves slowly.
+
+Root cause
+----------
+`-nkvo` keeps KV cache and recurrent state in plain memory of the machine that runs the server, for
+every layer, also those whose weights are on a worker. What attention reads and what weights
+compute are then on different machines.
+
+Workaround
+----------
+Leave `-nkvo` out, so that each worker has the KV cache of its own layers; for less of it, a
+smaller `-c` or quantised types. (The prompt cache then reads it back from the workers, see
+`rpc-prompt-cache-abort`.)
+
+Better fix
+----------
+A flag for local devices alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import human
+from arriero.base.words import Component, TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts, bytes_of
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.gotchas.rpc._workers import endpoints
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("RPC", "workers", "placement", "KV cache"),
+    affects=Affects(backends=("RPC",), flags=("--rpc", "-nkvo")),
+    log=("CPU KV buffer size",),
+    provenance=Provenance(builds="seen on 10434", command="--rpc 127.0.0.1:50052 -ngl 99 -nkvo"),
+    related=("rpc-prompt-cache-abort",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    if request.offload_kqv or request.n_gpu_layers == 0 or not endpoints(facts):
+        return
+    told, short = "", False
+    if facts.header_or_none is not None:
+        host = next((pool for pool in facts.plan.pools if "host" in pool.devices), None)
+        told = f", {human(bytes_of(facts.plan, Component.KV, Component.RS))}"
+        short = bool(host and host.free is not None and host.at_start > host.free)
+        told += f" where {human(host.free)} are free" if short and host and host.free else ""
+    yield Found(
+        because=f"-nkvo keeps the KV cache of every layer here{told}, none on the"
+        f" {len(endpoints(facts))} of --rpc",
+        severity=None if short else Severity.INFO,
+        edit=(Edit(flag="-nkvo"),) if short else (),
+        flag="-nkvo",
+    )
+
+
+_FLAGS = "-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers}"
+_RUN = Run(flags=f"{_FLAGS} -nkvo", workers=(Worker(),))
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="one-worker",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=_FLAGS),
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"\bCPU KV buffer size"),
+        needs=(Needs.RPC_SERVER,),
+    ),
+)

@@ -1,0 +1,94 @@
+"""`-sm none` with workers takes a worker: `-mg` counts them first, and 0 is one of them
+
+Symptom
+-------
+`-sm none` was to keep the model on the local card. With `--rpc` in the same command all layers and
+the KV cache go to the first worker instead, over the network, and the card stays empty.
+
+Root cause
+----------
+`-sm none` uses one device, number `-mg`, which is 0 unless set. Devices of workers come first in
+that list. (Without `-sm none`, `-mg` places nothing.)
+
+Workaround
+----------
+Name the device: `-dev Vulkan0` or `-dev CUDA0`. Or leave `--rpc` out.
+
+Better fix
+----------
+Take the first device of this machine unless `-mg` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.gotchas.rpc._workers import endpoints, local_devices, remote_count
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("RPC", "workers", "placement"),
+    affects=Affects(backends=("RPC",), flags=("--rpc", "-sm", "-mg")),
+    provenance=Provenance(
+        builds="seen on 10068 and 10434", command="--rpc 127.0.0.1:50052 -sm none -ngl 99"
+    ),
+    related=("rpc-split-skips-local",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command, request = facts.command, facts.settings.request
+    if request.split_mode != "none" or not endpoints(facts) or command.has("-dev"):
+        return
+    main = request.main_gpu
+    if request.n_gpu_layers == 0 or not 0 <= main < remote_count(facts):
+        return
+    local = local_devices(facts)
+    if not local:
+        return
+    given = f"-mg {main}" if command.number("-mg") is not None else "-mg is 0 unless given, which"
+    edits: tuple[Edit, ...] = (Edit(flag="-dev", value=local[min(main, len(local) - 1)]),)
+    if main:
+        edits += (Edit(flag="-mg", value="0"),)
+    yield Found(
+        because=f"-sm none takes one device, and {given} is one of the"
+        f" {remote_count(facts)} of workers, not {local[0]}",
+        edit=edits,
+        flag="-sm",
+    )
+
+
+_FLAGS = "-c 512 -np 1 -ngl 99 --no-warmup --rpc {workers} -sm none"
+_RUN = Run(flags=_FLAGS, env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}, workers=(Worker(),))
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="first-is-a-worker",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_FLAGS} -dev Vulkan0"),
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"RPC\d+\[.*\] KV buffer size"),
+        needs=(Needs.VULKAN, Needs.RPC_SERVER),
+    ),
+)

@@ -1,0 +1,109 @@
+"""`-ts` counts workers first, and devices without a value get nothing: the local card stays empty
+
+Symptom
+-------
+With `--rpc` and as many values in `-ts` as there are workers, this machine's own card holds no
+layer, no KV cache and no compute buffer; workers hold all of it, and the one that was planned with
+less runs out of memory. The log lists the card among the devices in use all the same.
+
+Root cause
+----------
+Values of `-ts` go to devices in the order in which a model is spread over them: devices of the
+workers first, in the order of `--rpc`, then those of this machine. One that has no value has the
+share 0, and nothing says so. The CPU is not in that list: on a machine without a card all values
+are for workers, and only what `-ngl` leaves out stays.
+
+Workaround
+----------
+One more value, the last, for the local card. `-dev RPC0,RPC1,Vulkan0` says the order itself;
+`--list-devices` with the same `--rpc` shows the names.
+
+Better fix
+----------
+A warning when there are more devices than values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.gotchas.rpc._workers import endpoints, local_devices, remote_count
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("RPC", "workers", "placement"),
+    affects=Affects(backends=("RPC",), flags=("--rpc", "-ts")),
+    log=("output buffer size", "model buffer size"),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#21006", "ggml-org/llama.cpp#11655"),
+        builds="b8487 good, b8492 bad; seen on 10434",
+        hardware="AI Max+ 395, Vulkan and RPC",
+        command="--rpc A:50001 --rpc B:50001 --tensor-split 1,1,1",
+    ),
+    related=("rpc-main-device", "rpc-worker-unused"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    shares, remote = request.tensor_split, remote_count(facts)
+    if not endpoints(facts) or not any(shares) or facts.command.has("-dev"):
+        return
+    if request.split_mode == "none" or request.n_gpu_layers == 0:
+        return
+    without = local_devices(facts)[max(0, len(shares) - remote) :]
+    if without:
+        each = f"{sum(shares) / len(shares):g}"
+        value = ",".join([f"{share:g}" for share in shares] + [each] * len(without))
+        yield Found(
+            because=f"-ts {facts.command.value('-ts')}: {_count(len(shares), 'value')}, and"
+            f" {_count(remote, 'device')} of workers come before {', '.join(without)}, which gets"
+            " nothing",
+            edit=(Edit(flag="-ts", value=value),),
+            flag="-ts",
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+_RUN = Run(
+    flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers} -ts 1,1",
+    env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"},
+    workers=(Worker(), Worker()),
+)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="two-workers",
+        model=tiny("llama", layers=8, name="eight-layers"),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_RUN.flags},1"),
+        # The last device has the output layer, and its results are kept beside it.
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"\bCPU +output buffer size"),
+        needs=(Needs.VULKAN, Needs.RPC_SERVER),
+    ),
+)

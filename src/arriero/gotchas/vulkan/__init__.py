@@ -1,0 +1,1 @@
+"""Limits of a Vulkan device that its memory does not show."""
