@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from arriero.base.words import TrialOutcome
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -88,7 +89,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 2048 -np 1 --embedding --pooling mean --no-warmup")
+_RUN = Run(flags="-c 2048 -np 1 --embedding --pooling mean --no-warmup", shared=600)
 
 REPRODUCTIONS = (
     Reproduction(
@@ -96,6 +97,8 @@ REPRODUCTIONS = (
         model=tiny("llama"),
         run=_RUN,
         control=replace(_RUN, flags=f"{_RUN.flags} -b 2048 -ub 2048"),
-        shows=Signature(log=r"setting n_batch = n_ubatch = 512"),
+        shows=Signature(
+            outcome=TrialOutcome.READY, log=r"input \(\d+ tokens\) is too large to process"
+        ),
     ),
 )
