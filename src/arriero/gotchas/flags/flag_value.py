@@ -21,6 +21,7 @@ A value that is itself a flag could be refused by name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -49,6 +50,30 @@ GOTCHA = Gotcha(
     provenance=Provenance(builds="seen on 10068 and 10434", command="-fa --jinja"),
     related=("flag-unknown",),
 )
+_NUMBERS = frozenset(
+    [
+        "-c",
+        "-n",
+        "-b",
+        "-ub",
+        "-np",
+        "-t",
+        "-tb",
+        "-ngl",
+        "-ncmoe",
+        "-ctxcp",
+        "-cms",
+        "-cram",
+        "--cache-reuse",
+        "--port",
+        "-fitc",
+    ]
+)
+"""Flags that the engine reads as whole numbers."""
+_NUMBER = re.compile(r"\s*[+-]?\d")
+_LAYERS = frozenset(["auto", "all"])
+_OPEN = re.compile(r"[$`%{]")
+"""What a file leaves to others to fill in."""
 _WORDS = frozenset(["on", "off", "true", "false", "enabled", "disabled", "1", "0", "auto", "-1"])
 
 
@@ -60,8 +85,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         switch = "on" in flag.choices
         swallowed = bool(item.values) and facts.command.flags.get(item.values[-1]) is not None
         words = {*flag.choices, *(_WORDS if switch else ())}
-        wrong = bool(flag.choices) and item.value not in words
-        if item.complete and not (flag.choices and (swallowed or wrong)):
+        wrong = bool(flag.choices) and (swallowed or item.value not in words)
+        if item.complete and (_OPEN.search(item.value or "") or not (wrong or _no_number(item))):
             continue
         yield Found(
             because=_told(item, swallowed),
@@ -76,9 +101,19 @@ def _told(item: Item, swallowed: bool) -> str:
     choices = ", ".join(item.flag.choices) if item.flag else ""
     if not item.complete:
         return f"{item.name} has no value" + (f"; it takes {choices}" if choices else "")
-    if swallowed:
-        return f"{item.name} takes {item.value} for its value; it can be {choices}"
-    return f"{item.name} {item.value}; it can be {choices}"
+    taken = (
+        f"{item.name} takes {item.value} for its value"
+        if swallowed
+        else f"{item.name} {item.value}"
+    )
+    return f"{taken}; it can be {choices or 'a whole number'}"
+
+
+def _no_number(item: Item) -> bool:
+    names = set(item.flag.names if item.flag else ())
+    if not names & _NUMBERS or ("-ngl" in names and item.value in _LAYERS):
+        return False
+    return _NUMBER.match(item.value or "") is None
 
 
 def _given(item: Item) -> tuple[Edit, ...]:
