@@ -170,8 +170,9 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         check_command(["llama-server", "-m", "M"], Options(engine="no-such-engine"))
     with pytest.raises(NotFoundError):
         check_file(tmp_path / "nothing.sh", BUILD)
-    with pytest.raises(UsageError):
-        check_command([], BUILD)
+    for words in ([], [""]):
+        with pytest.raises(UsageError):
+            check_command(words, BUILD)
     found = check_command(["/nowhere/llama-server", "-m", "M", "--nope"], Options())
     assert found.build is None
     finding = one(found, "flag-unknown")

@@ -88,6 +88,8 @@ def check_command(
         NotFoundError: The engine named by ``--engine`` is not there.
     """
     environ = dict(os.environ if environ is None else environ)
+    if not any(words):
+        raise UsageError("no llama-server command to check", id="no-command")
     return _Checking(options, cwd or Path.cwd()).check(_Source(words, environ))
 
 
