@@ -51,23 +51,8 @@ GOTCHA = Gotcha(
     related=("flag-unknown",),
 )
 _NUMBERS = frozenset(
-    [
-        "-c",
-        "-n",
-        "-b",
-        "-ub",
-        "-np",
-        "-t",
-        "-tb",
-        "-ngl",
-        "-ncmoe",
-        "-ctxcp",
-        "-cms",
-        "-cram",
-        "--cache-reuse",
-        "--port",
-        "-fitc",
-    ]
+    ["-c", "-n", "-b", "-ub", "-np", "-t", "-tb", "-ngl", "-ncmoe", "-ctxcp", "-cms", "-cram"]
+    + ["--cache-reuse", "--port", "-fitc"]
 )
 """Flags that the engine reads as whole numbers."""
 _NUMBER = re.compile(r"\s*[+-]?\d")
