@@ -50,10 +50,10 @@ GOTCHA = Gotcha(
     provenance=Provenance(builds="seen on 10068 and 10434", command="-fa --jinja"),
     related=("flag-unknown",),
 )
-_NUMBERS = frozenset(
-    ["-c", "-n", "-b", "-ub", "-np", "-t", "-tb", "-ngl", "-ncmoe", "-ctxcp", "-cms", "-cram"]
-    + ["--cache-reuse", "--port", "-fitc"]
-)
+_NUMBERS = {
+    *("-c", "-n", "-b", "-ub", "-np", "-t", "-tb", "-ngl", "-ncmoe", "-ctxcp", "-cms", "-cram"),
+    *("--cache-reuse", "--port", "-fitc"),
+}
 """Flags that the engine reads as whole numbers."""
 _NUMBER = re.compile(r"\s*[+-]?\d")
 _LAYERS = frozenset(["auto", "all"])
