@@ -196,7 +196,7 @@ def test_interrupted_it_still_gives_the_plan(place: Place, model: Path) -> None:
     ) as process:  # fmt: skip
         assert process.stderr is not None
         # the frontier has begun
-        assert b"1 slots" in process.stderr.readline()
+        assert b"1 slot " in process.stderr.readline()
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -119,7 +119,8 @@ def test_a_budget_leaves_a_valid_record_that_is_not_complete(run: RUN, hybrid: P
     assert not found.complete
     assert found.launches == 3
     assert found.verdict is not None
-    assert found.boundary["-np"].served is None
+    edge = found.boundary.get("-np")  # a start that lost its cause is repeated: no launch is left
+    assert edge is None or edge.served is None
 
 
 def test_a_refused_option_needs_one_start(run: RUN, hybrid: Path) -> None:
