@@ -19,8 +19,10 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())  # in one piece: two threads say things
 
 
-# A job in the background of a shell starts with SIGINT ignored, and would not die of it.
+# A job in the background of a shell starts with SIGINT ignored, one of nohup with SIGHUP ignored,
+# and would not die of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 size = int(sys.argv[2])
 with start(
     sys.argv[3:],
