@@ -45,8 +45,7 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     if not found:
         raise UsageError(
             f"no llama-server command in {path}",
-            hint="give a shell script, a systemd unit, a compose or llama-swap file, a models"
-            " preset or a JSON array of arguments",
+            hint="a script, unit, compose or llama-swap file, models preset or JSON array",
             id="no-command",
         )
     if len(found) > MOST_COMMANDS:
