@@ -10,8 +10,12 @@ from arriero.memory.pools import integrated
 
 
 def endpoints(facts: Facts) -> tuple[str, ...]:
-    """The workers that ``--rpc`` names, without those that are known not to answer."""
-    named = [part.strip() for part in (facts.command.value("--rpc") or "").split(",")]
+    """The workers that ``--rpc`` names, without those that are known not to answer.
+
+    The flag adds up when it is repeated.
+    """
+    values = facts.command.values("--rpc") or (facts.command.value("--rpc") or "",)
+    named = [part.strip() for value in values for part in value.split(",")]
     answers = facts.workers_or_none or {}
     return tuple(dict.fromkeys(name for name in named if name and answers.get(name, True)))
 
