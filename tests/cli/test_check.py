@@ -104,6 +104,24 @@ def test_verdicts_are_kept(place: Place) -> None:
 
 
 @pytest.mark.engine
+def test_a_place_for_verdicts_that_cannot_be_is_told_before_anything_runs(place: Place) -> None:
+    (place.root / "file").touch()
+    said = place.run("gotchas", "verify", "flag-unknown", "--out", str(place.root / "file" / "x"))
+    assert (said.status, said.out) == (1, "")
+    assert "cannot make" in said.only_complaint()
+
+
+@pytest.mark.engine
+def test_what_cannot_run_says_why(place: Place) -> None:
+    hidden = {name: "/nonexistent" for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES")}
+    words = ("gotchas", "verify", "vulkan-tensor-limit", "--out", str(place.root / "verdicts"))
+    said = place.run(*words, env=hidden)
+    assert said.status == 1
+    assert "COULD NOT RUN" in said.out
+    assert "there is no Vulkan device" in said.out
+
+
+@pytest.mark.engine
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a POSIX signal here")
 def test_an_interruption_keeps_what_was_known_and_leaves_nothing_running(place: Place) -> None:
     out = place.root / "verdicts"

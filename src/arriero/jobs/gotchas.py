@@ -96,6 +96,7 @@ def verify(
     sweep(temporary_directory())
     engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd or Path.cwd())
     directory = options.out or own_directory()
+    write(directory, ())  # before minutes of work: a directory that cannot be made
     watch = progress or Silent()
     found: list[GotchaVerdict] = []
     complete = False
