@@ -113,7 +113,7 @@ def test_a_place_for_verdicts_that_cannot_be_is_told_before_anything_runs(place:
 
 @pytest.mark.engine
 def test_what_cannot_run_says_why(place: Place) -> None:
-    hidden = {name: "/nonexistent" for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES")}
+    hidden = dict.fromkeys(("VK_ICD_FILENAMES", "VK_DRIVER_FILES"), "/nonexistent")
     words = ("gotchas", "verify", "vulkan-tensor-limit", "--out", str(place.root / "verdicts"))
     said = place.run(*words, env=hidden)
     assert said.status == 1
