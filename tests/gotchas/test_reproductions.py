@@ -52,7 +52,9 @@ def _room(run: Run, model: Path) -> int:
     """What the run may take on the host, in bytes."""
     if run.above is None:
         return run.limit or 1 << 36
-    known = facts(["llama-server", "-m", "MODEL", *run.above.split()], model=model)
+    words = ["llama-server", "-m", "MODEL", *run.above.split()]
+    budget = "host=64GiB" + ",Vulkan0=2GiB" * ("-dev Vulkan0" in run.above)
+    known = facts(words, model=model, budget=budget)
     return known.plan.pools[0].at_start + (run.limit or 0)
 
 

@@ -53,7 +53,7 @@ GOTCHA = Gotcha(
     reporters=1,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#25345",),
-        builds="July 2026; seen on 10068 and 10434",
+        builds="July 2026; seen on 10068, 10092 and 10434",
         command="-md draft.gguf --spec-draft-n-max 16",
     ),
     related=("draft-model-missing",),

@@ -54,7 +54,9 @@ GOTCHA = Gotcha(
     concepts=("RPC", "workers", "placement", "KV cache"),
     affects=Affects(backends=("RPC",), flags=("--rpc", "-nkvo")),
     log=("CPU KV buffer size",),
-    provenance=Provenance(builds="seen on 10434", command="--rpc 127.0.0.1:50052 -ngl 99 -nkvo"),
+    provenance=Provenance(
+        builds="seen on 10068, 10092 and 10434", command="--rpc 127.0.0.1:50052 -ngl 99 -nkvo"
+    ),
     related=("rpc-prompt-cache-abort",),
 )
 

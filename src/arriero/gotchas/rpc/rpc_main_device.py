@@ -51,7 +51,7 @@ GOTCHA = Gotcha(
     concepts=("RPC", "workers", "placement"),
     affects=Affects(backends=("RPC",), flags=("--rpc", "-sm", "-mg")),
     provenance=Provenance(
-        builds="seen on 10068 and 10434", command="--rpc 127.0.0.1:50052 -sm none -ngl 99"
+        builds="seen on 10068, 10092 and 10434", command="--rpc 127.0.0.1:50052 -sm none -ngl 99"
     ),
     related=("rpc-split-skips-local",),
 )

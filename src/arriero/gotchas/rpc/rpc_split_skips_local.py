@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
     reporters=1,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#21006", "ggml-org/llama.cpp#11655"),
-        builds="b8487 good, b8492 bad; seen on 10434",
+        builds="b8487 good, b8492 bad; seen on 10068, 10092 and 10434",
         hardware="AI Max+ 395, Vulkan and RPC",
         command="--rpc A:50001 --rpc B:50001 --tensor-split 1,1,1",
     ),

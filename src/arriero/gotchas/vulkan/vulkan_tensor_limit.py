@@ -10,10 +10,9 @@ Root cause
 ----------
 A device says how many bytes of a buffer one shader may see (`maxStorageBufferRange`): 4 GiB for
 most cards, 256 MiB and less for layers over other systems, 128 MiB for the software driver. The
-backend refuses operations on tensors above it. Weights then stay on the host, but the keys or the
-values of one layer, all tokens of all slots, are placed before that is asked, and a tensor that is
-where nothing can run on it ends the program. (128 MiB with lavapipe: 8192 tokens of 16 KiB serve,
-256 tokens more abort.)
+backend refuses operations on tensors above it. The keys or the values of one layer, all tokens of
+all slots, are one tensor, placed before that is asked, and a tensor that is where nothing can run
+on it ends the program. (128 MiB with lavapipe: 8192 tokens of 16 KiB serve, 256 tokens more abort.)
 
 Workaround
 ----------
@@ -62,7 +61,7 @@ GOTCHA = Gotcha(
     log=("pre-allocated tensor (cache_k_l0) in a buffer (Vulkan0) that cannot run the operation",),
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#18709", "ggml-org/whisper.cpp#3777"),
-        builds="since #18709 of January 2026; seen on 10434",
+        builds="checked since #18709, January 2026; seen on 10068, 10092 and 10434",
         hardware="Dozen (WSL2) and lavapipe, both 128 MiB",
         command="-dev Vulkan0 -ngl 99 -c 8448",
     ),
