@@ -57,7 +57,7 @@ GOTCHA = Gotcha(
     log=("alloc_tensor_range: failed to allocate RPC",),
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#23858", "ggml-org/llama.cpp#11435"),
-        builds="b9389, b4561; a worker with a limit said its machine's 24105 MiB on 10068 and 10434",
+        builds="b9389, b4561; a limited worker said 24105 MiB, its machine's, on 10068 and 10434",
         hardware="two AI Max+ 395 (ROCm) over RPC; three CUDA cards over RPC",
         command="--rpc 10.0.0.2:50052",
     ),
