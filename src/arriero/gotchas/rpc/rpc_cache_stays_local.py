@@ -72,8 +72,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         short = bool(host and host.free is not None and host.at_start > host.free)
         told += f" where {human(host.free)} are free" if short and host and host.free else ""
     yield Found(
-        because=f"-nkvo keeps the KV cache of every layer here{told}, none on the"
-        f" {len(endpoints(facts))} of --rpc",
+        because=f"-nkvo keeps the KV cache of every layer here{told}, none on a worker",
         severity=None if short else Severity.INFO,
         edit=(Edit(flag="-nkvo"),) if short else (),
         flag="-nkvo",

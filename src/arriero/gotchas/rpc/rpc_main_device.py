@@ -72,8 +72,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     if main:
         edits += (Edit(flag="-mg", value="0"),)
     yield Found(
-        because=f"-sm none takes one device, and {given} is one of the"
-        f" {remote_count(facts)} of workers, not {local[0]}",
+        because=f"-sm none takes one device, and {given} is a worker's: theirs come before"
+        f" {local[0]}",
         edit=edits,
         flag="-sm",
     )
