@@ -255,9 +255,10 @@ def _mended(finding: Finding) -> tuple[str, ...]:
 
 
 def _endpoints(command: Command) -> Iterator[str]:
-    for part in (command.value("--rpc") or "").split(","):
-        if part.strip():
-            yield part.strip()
+    for value in command.values("--rpc") or (command.value("--rpc") or "",):
+        for part in value.split(","):
+            if part.strip():
+                yield part.strip()
 
 
 def worst(document: Check | Checks) -> str | None:

@@ -58,10 +58,10 @@ GOTCHA = Gotcha(
 )
 _ONE_EACH = frozenset(
     {"-c", "-np", "-b", "-ub", "-n", "-ngl", "-t", "-tb", "-fa", "-ctk", "-ctv", "-kvu", "-cram",
-     "-ctxcp", "-ncmoe", "-sm", "-ts", "-mg", "-dev", "-fit", "-m", "--host", "--port", "--rpc",
+     "-ctxcp", "-ncmoe", "-sm", "-ts", "-mg", "-dev", "-fit", "-m", "--host", "--port",
      "--mmap", "--mlock", "--context-shift", "--swa-full", "-kvo", "-md", "--mmproj"}
 )  # fmt: skip
-"""Flags of one value; others add up (`-ot`, `--lora`)."""
+"""Flags of one value; others add up (`-ot`, `--lora`, `--rpc`)."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
