@@ -1,0 +1,58 @@
+"""`--mlock` is a wish: without leave to lock that much, the server goes on unlocked
+
+Symptom
+-------
+`warning: failed to mlock N-byte buffer (after previously locking M bytes): Cannot allocate memory`
+in the log, and the server starts as if nothing were wrong. Later, weights are pushed out of memory
+and requests stall while they are read again.
+
+Root cause
+----------
+A process without the right to lock any amount may lock what `ulimit -l` allows, often a few MiB.
+llama-server logs the refusal as a warning and goes on with pages that can be taken from it.
+
+Workaround
+----------
+Raise the limit before the start: `ulimit -l unlimited` as root, `LimitMEMLOCK=infinity` in a
+systemd unit, `--ulimit memlock=-1` for a container. Whether it was granted is seen from the missing
+warning alone.
+
+Better fix
+----------
+The server could refuse to start when it cannot lock what it was told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.sizes import human
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import Affects, Applies, Class, Found, Gotcha, Provenance, Severity
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("weights", "memory"),
+    affects=Affects(flags=("--mlock", "--load-mode")),
+    log=("failed to mlock", "Try increasing RLIMIT_MEMLOCK"),
+    provenance=Provenance(
+        builds="seen on 10068, 10092 and 10434", hardware="CPU", command="--mlock, ulimit -l 64"
+    ),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    flag = "--mlock" if command.switch("--mlock") is True else "--load-mode"
+    if flag == "--load-mode" and command.value("--load-mode") != "mlock":
+        return
+    size = facts.model.file_bytes
+    yield Found(
+        because=f"{flag} locks the weights, {human(size)}: more than `ulimit -l` allows is only"
+        " warned of",
+        applies=Applies.MAYBE,
+        missing=("the limit (`ulimit -l`) under which the server will be started",),
+        flag=flag,
+    )
