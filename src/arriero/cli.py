@@ -854,6 +854,8 @@ def run(argv: list[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+"""Signals that end the program; the last is only ever its own."""
 _stopped_at = float("-inf")
 
 
@@ -868,16 +870,27 @@ def _stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
 
+def _lost(lost: sys.UnraisableHookArgs) -> None:
+    """Interrupt again, soon, where an interrupt met a finalizer, in which Python drops it."""
+    global _stopped_at
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        _stopped_at = float("-inf")
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+    else:
+        sys.__unraisablehook__(lost)
+
+
 def main() -> NoReturn:
     """The ``arriero`` command; the one place that ends the program."""
     for stream in (sys.stdout, sys.stderr):
         # A name that is not UTF-8, or a terminal that is not, must not end in an exception.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    for number in (signal.SIGINT, signal.SIGTERM):
+    sys.unraisablehook = _lost
+    for number in _STOPPING:
         signal.signal(number, _stop)
     status = run(sys.argv[1:])
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPPING:
         signal.signal(number, signal.SIG_IGN)
     if status == _InterruptedError.exit_code:
         # CPython dies of SIGINT if the interrupt went through an exec() of text, as in a dataclass.
