@@ -27,6 +27,9 @@ SHAPES = {
     "experts": tiny("qwen3moe"),
     "odd-heads": tiny("llama", head_dim=40, name="odd-heads"),
     "long": tiny("llama", context_train=1 << 20, name="long-trained"),
+    "quantised": tiny(
+        "llama", tensor_type="q4_K_M", embedding=1024, feed_forward=16384, name="quantised"
+    ),
 }
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace as replace_struct
 
+from arriero.base.sizes import MIB
 from arriero.gotchas import Facts, match, registry, repaired
 from arriero.gotchas.model import Applies, Found, MissingError, Severity
 from arriero.gotchas.registry import Registry
+from arriero.machine.host import ULIMIT
 from arriero.record import Edit, Finding
 from tests.gotchas.given import Models, facts, facts_of_case
 
@@ -135,3 +138,16 @@ def test_what_a_rule_lacks_is_told_and_ends_nothing_else() -> None:
     assert found.findings[0].because == "before"
     assert [u.missing for u in found.unchecked] == ["a crystal ball"]
     assert {f.id for f in found.findings} == {"flag-unknown", "slots-above-batch"}
+
+
+def test_a_copy_beside_the_mapping_is_worse_where_address_space_is_short(models: Models) -> None:
+    known = facts("llama-server -m MODEL -c 512 -np 1 -ub 32".split(), model=models("quantised"))
+    plan, entry = known.plan, registry().get("cpu-repack-copies")
+
+    def severities(limited_by: str) -> list[Severity | None]:
+        pool = replace_struct(plan.pools[0], free=240 * MIB, limited_by=limited_by)
+        short = replace_struct(plan, pools=(pool,))
+        return [f.severity for f in entry.detect(replace(known, planner=lambda _: short))]
+
+    assert severities("memory") == [Severity.INFO]
+    assert severities(ULIMIT) == [None]

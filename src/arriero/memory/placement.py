@@ -16,7 +16,7 @@ from itertools import product, starmap
 from typing import Final
 
 from arriero.base.errors import UsageError
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header, TensorInfo
 from arriero.gguf.format import TYPES_BY_NAME
 from arriero.memory.architectures import AFTER_10435
@@ -42,7 +42,7 @@ _CUDA: Final = re.compile(r"(CUDA|ROCm|MUSA)\d+\Z")
 _CUDA_WITHOUT_ROWS: Final = 10434
 _HOST_BUFFERS: Final = ("CUDA", "ROCm", "MUSA", "Vulkan", "SYCL", "CANN")
 _MOVED: Final = ((), ("ssm_a",), ("ssm_conv1d",), ("ssm_a", "ssm_conv1d"))
-_REPACKABLE: Final = frozenset({"q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q2_K", "iq4_nl", "mxfp4"})
+REPACKABLE: Final = frozenset({"q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q2_K", "iq4_nl", "mxfp4"})
 """Types that some CPU keeps in a layout of its own beside the file's."""
 
 
@@ -219,7 +219,7 @@ def repacked_types(
 ) -> frozenset[str] | None:
     """The types whose tensors make up what an engine says it keeps in a layout of its own."""
     most = {b.device: b for b in weights(header, hparams, settings, layers, devices)}
-    types = {t.type for t in header.tensors} & _REPACKABLE if REPACKED in most else set()
+    types = {t.type for t in header.tensors} & REPACKABLE if REPACKED in most else set()
     for some in product((True, False), repeat=len(types)):
         chosen = frozenset(t for t, taken in zip(sorted(types), some, strict=True) if taken)
         quirks = Quirks(repacked=chosen)
@@ -318,7 +318,7 @@ class _Weights:
         return [
             t
             for t in tensors
-            if t.type in _REPACKABLE and len(t.shape) > 1 and not t.name.startswith("token_embd")
+            if t.type in REPACKABLE and len(t.shape) > 1 and not t.name.startswith("token_embd")
         ]
 
 
