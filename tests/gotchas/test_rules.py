@@ -141,7 +141,8 @@ def test_what_a_rule_lacks_is_told_and_ends_nothing_else() -> None:
 
 
 def test_a_copy_beside_the_mapping_is_worse_where_address_space_is_short(models: Models) -> None:
-    known = facts("llama-server -m MODEL -c 512 -np 1 -ub 32".split(), model=models("quantised"))
+    words = ["llama-server", "-m", "MODEL", "-c", "512", "-np", "1", "-ub", "32"]
+    known = facts(words, model=models("quantised"))
     plan, entry = known.plan, registry().get("cpu-repack-copies")
 
     def severities(limited_by: str) -> list[Severity | None]:
