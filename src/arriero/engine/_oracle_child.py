@@ -141,6 +141,27 @@ CONTEXT_LAYOUTS: Final = {
     11548: _CONTEXT_11548,
 }
 
+_PROJECTOR_10068: Final = (
+    Field("use_gpu", "B", (1,)),
+    Field("print_timings", "B", (1,)),
+    Field("n_threads", "i", (4,)),
+    Field("image_marker", "Q"),
+    Field("media_marker", "Q", None),
+    Field("flash_attn_type", "i", (-1,)),
+    Field("warmup", "B", (1,)),
+    Field("image_min_tokens", "i", (-1,)),
+    Field("image_max_tokens", "i", (-1,)),
+    Field("cb_eval", "Q"),
+    Field("cb_eval_user_data", "Q"),
+    Field("batch_max_tokens", "i", (1024,)),
+    Field("progress_callback", "Q"),
+    Field("progress_callback_user_data", "Q"),
+)
+PROJECTOR_LAYOUTS: Final = {
+    10068: _PROJECTOR_10068,
+    11434: _with(_PROJECTOR_10068, "use_gpu", Field("device", "Q")),
+}
+
 _CANARY: Final = 512
 """Bytes offered to a default-params function; the largest struct known is 176."""
 
@@ -230,6 +251,12 @@ class _Map(ctypes.Structure):
         ("rightmost", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     )
+
+
+class _Usage(ctypes.Structure):
+    """What ``mtmd_get_memory_usage`` returns: a map, in newer builds followed by more."""
+
+    _fields_ = (("map", _Map), ("more", ctypes.c_uint64 * 26))
 
 
 def _word(address: int) -> int:
@@ -608,20 +635,70 @@ class Library:
         }
 
     def _walk(self, tree: _Map) -> Iterator[tuple[str, int, int, int]]:
-        left, seen = [tree.root], 0
-        while left:
-            node = left.pop()
-            if not node:
-                continue
-            seen += 1
-            if seen > tree.count or tree.count > 256:
-                raise Refusal("the memory breakdown of this engine is not a map known here")
-            # node: colour, parent, left, right, then the pair of key and three sizes
-            left += [_word(node + 16), _word(node + 24)]
+        for node in _nodes(tree):
             model, context, compute = (_word(node + 40 + 8 * i) for i in range(3))
             yield self.name(_word(node + 32)), model, context, compute
-        if seen != tree.count:
+
+    # Projectors
+
+    def projector(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What a projector takes when the server is ready: weights, and compute of its warm-up."""
+        bare = self._usage(request, warmup=False)
+        stored: dict[str, int] = {}
+        for name, size in self.allocated:
+            stored[name] = stored.get(name, 0) + size
+        whole = self._usage(request, warmup=True)
+        if any(stored.get(name, 0) < size for name, size in bare.items()):
+            raise Refusal("the engine's account of the projector's weights is not one known here")
+        return {
+            "buffers": [
+                {"device": name, "model": stored.get(name, 0), "compute": size - bare.get(name, 0)}
+                for name, size in whole.items()
+            ]
+        }
+
+    def _usage(self, request: Mapping[str, Any], *, warmup: bool) -> dict[str, int]:
+        """Bytes by buffer type, without the padding of tensors."""
+        self.forget()
+        self.call("mtmd_log_set", None, self._log, None, types=(_LOG, ctypes.c_void_p))
+        layout = self._defaults("mtmd_context_params_default", PROJECTOR_LAYOUTS)
+        values = {name: request[name] for name in ("image_min_tokens", "image_max_tokens")}
+        values |= {
+            "use_gpu": request["use_gpu"],
+            "flash_attn_type": _choice(_FLASH_ATTN, request, "flash_attn"),
+            "warmup": warmup,
+        }
+        params = _by_value(layout.filled(values))
+        usage = self.call(
+            "_Z21mtmd_get_memory_usagePKc19mtmd_context_params",
+            _Usage,
+            os.fsencode(request["path"]),
+            params,
+            types=(ctypes.c_char_p, type(params)),
+        )
+        sizes: dict[str, int] = {}
+        for node in _nodes(usage.map):
+            buft = self.call("ggml_backend_dev_buffer_type", ctypes.c_void_p, _word(node + 32))
+            sizes[self.name(buft)] = _word(node + 40)
+        if not sizes:
+            raise Refusal(self.complaint("the engine does not load the projector"))
+        return sizes
+
+
+def _nodes(tree: _Map) -> Iterator[int]:
+    """Addresses of a map's nodes: colour, parent, left, right, then the pair of key and value."""
+    left, seen = [tree.root], 0
+    while left:
+        node = left.pop()
+        if not node:
+            continue
+        seen += 1
+        if seen > tree.count or tree.count > 256:
             raise Refusal("the memory breakdown of this engine is not a map known here")
+        left += [_word(node + 16), _word(node + 24)]
+        yield node
+    if seen != tree.count:
+        raise Refusal("the memory breakdown of this engine is not a map known here")
 
 
 def _choice(table: Mapping[str, int], request: Mapping[str, Any], name: str) -> int:
@@ -729,6 +806,18 @@ def answers(library: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[dic
             yield {"index": index, "reason": str(refusal)}
 
 
+def projected(library: str, projector: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The one answer or reason for a projector.
+
+    Args:
+        library: Path of ``libmtmd.so``; what it depends on is found through it.
+    """
+    try:
+        yield {"index": 0, "projector": Library(library).projector(projector)}
+    except Refusal as refusal:
+        yield {"index": 0, "reason": str(refusal)}
+
+
 def _lift_limit() -> None:
     """Address space that Arriero's own caller was limited to says nothing about a plan."""
     if sys.platform == "linux":
@@ -744,7 +833,7 @@ def main() -> None:
     os.dup2(2, 1)
     _lift_limit()
     spec = json.loads(sys.argv[1])
-    for answer in answers(spec["library"], spec["requests"]):
+    for answer in (projected if "projector" in spec else answers)(**spec):
         os.write(out, f"\n{json.dumps(answer)}\n".encode())
 
 

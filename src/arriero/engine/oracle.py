@@ -17,59 +17,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, cast
 
 import msgspec
 
 from arriero.base.errors import ArrieroError
 from arriero.engine import _oracle_child
+from arriero.engine.request import DryRunRequest as DryRunRequest
+from arriero.engine.request import ProjectorRequest as ProjectorRequest
 from arriero.process import start
 
 _BATCH: Final = 24
 """Requests for one child: they go into one argument, of at most 128 KiB, each with a path."""
 _BATCH_BYTES: Final = 100_000
 _LAST_WORDS: Final = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class DryRunRequest:
-    """One model with one set of effective settings, named as in llama.cpp's C API.
-
-    The defaults are those of ``llama-server``. ``n_ctx`` 0 is the model's own. ``n_outputs_max``
-    and ``n_outputs_max_per_seq`` None are what the server sets for ``n_rs_seq`` drafted tokens (0
-    without speculation): ``n_seq_max * (1 + n_rs_seq)``, at most ``n_batch``, and ``1 + n_rs_seq``;
-    an embedding server asks for ``n_batch`` outputs. ``devices`` None are those the engine takes by
-    itself; an empty ``tensor_split`` is by free memory. ``overrides`` (``-ot``) are patterns of
-    tensor names and the buffer types that they go to: the first that matches wins. ``ctx_type``
-    ``mtp`` is the draft context of a model with MTP layers, and needs ``load_mtp``.
-    """
-
-    model: Path
-    n_ctx: int
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_seq_max: int = 1
-    kv_unified: bool = False
-    n_rs_seq: int = 0
-    n_outputs_max: int | None = None
-    n_outputs_max_per_seq: int | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
-    flash_attn: Literal["auto", "on", "off"] = "auto"
-    swa_full: bool = False
-    offload_kqv: bool = True
-    op_offload: bool = True
-    embeddings: bool = False
-    ctx_type: Literal["default", "mtp"] = "default"
-    n_gpu_layers: int = -1
-    split_mode: Literal["none", "layer", "row", "tensor"] = "layer"
-    main_gpu: int = 0
-    tensor_split: tuple[float, ...] = ()
-    overrides: tuple[tuple[str, str], ...] = ()
-    devices: tuple[str, ...] | None = None
-    use_extra_bufts: bool = True
-    no_host: bool = False
-    load_mtp: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,6 +97,26 @@ class DryRun:
 
 
 @dataclass(frozen=True)
+class ProjectorBuffer:
+    """What one buffer type holds for a projector, in bytes.
+
+    ``model`` is its weights, padding included. ``compute`` is for the image of the server's
+    warm-up: a larger one, or several that are encoded together, take more.
+    """
+
+    device: str
+    model: int
+    compute: int
+
+
+@dataclass(frozen=True)
+class ProjectorRun:
+    """The engine's answer about a projector. Exact for the start on a local device."""
+
+    buffers: tuple[ProjectorBuffer, ...]
+
+
+@dataclass(frozen=True)
 class Unanswered:
     """The engine gave no answer, or none that can be trusted, and why."""
 
@@ -145,6 +126,7 @@ class Unanswered:
 class _Reply(msgspec.Struct, frozen=True):
     index: int
     answer: DryRun | None = None
+    projector: ProjectorRun | None = None
     reason: str = ""
 
 
@@ -152,13 +134,14 @@ class _Reply(msgspec.Struct, frozen=True):
 class _Ear:
     """What the child says: replies, and the last other lines in case it dies."""
 
-    replies: dict[int, DryRun | Unanswered] = field(default_factory=dict)
+    replies: dict[int, DryRun | ProjectorRun | Unanswered] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
 
     def hear(self, line: str) -> None:
         with suppress(msgspec.MsgspecError):
             reply = msgspec.json.decode(line, type=_Reply)
-            self.replies[reply.index] = reply.answer or Unanswered(reply.reason)
+            found = reply.answer or reply.projector
+            self.replies[reply.index] = found or Unanswered(reply.reason)
             self.words = []
             return
         if line.strip():
@@ -180,12 +163,9 @@ def dry_run(
     ``--rpc`` has no answer here. ``timeout`` is for all of them together, in seconds; what was
     answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
     """
-    library = _library(library_dir)
-    if platform.system() != "Linux":
-        return (Unanswered("dry runs work on Linux only"),) * len(requests)
-    if library is None:
-        reason = f"no libllama.so in {library_dir} or beside it: the engine is linked statically"
-        return (Unanswered(reason),) * len(requests)
+    library = _library(library_dir, "libllama.so")
+    if isinstance(library, Unanswered):
+        return (library,) * len(requests)
     deadline = time.monotonic() + timeout
     results: list[DryRun | Unanswered] = []
     fruitless = 0
@@ -204,6 +184,27 @@ def dry_run(
     return tuple(results)
 
 
+def projector_run(
+    library_dir: Path,
+    request: ProjectorRequest,
+    *,
+    environ: Mapping[str, str],
+    timeout: float,
+) -> ProjectorRun | Unanswered:
+    """Ask the engine what a projector takes when its server is ready, as :func:`dry_run` does.
+
+    The engine's own question to itself, which its ``--fit`` goes by: nothing is read but the
+    header, and no weights exist.
+    """
+    library = _library(library_dir, "libmtmd.so")
+    if isinstance(library, Unanswered):
+        return library
+    values = asdict(request) | {"path": str(request.path.absolute())}
+    ear, reason = _hear({"library": str(library), "projector": values}, library, environ, timeout)
+    found = ear.replies.get(0)
+    return found if isinstance(found, ProjectorRun | Unanswered) else Unanswered(reason)
+
+
 def _batch(requests: Sequence[DryRunRequest]) -> Sequence[DryRunRequest]:
     """As many as one argument holds, at least one: overrides can be long."""
     size = 0
@@ -214,12 +215,14 @@ def _batch(requests: Sequence[DryRunRequest]) -> Sequence[DryRunRequest]:
     return requests
 
 
-def _library(directory: Path) -> Path | None:
+def _library(directory: Path, name: str) -> Path | Unanswered:
+    if platform.system() != "Linux":
+        return Unanswered("dry runs work on Linux only")
     for place in (directory, directory.parent / "lib"):
-        for found in (place / "libllama.so", *sorted(place.glob("libllama.so.*"))):
+        for found in (place / name, *sorted(place.glob(f"{name}.*"))):
             if found.is_file():
                 return found.absolute()
-    return None
+    return Unanswered(f"no {name} in {directory} or beside it: the engine is linked statically")
 
 
 def _ask(
@@ -227,6 +230,19 @@ def _ask(
 ) -> tuple[list[DryRun | Unanswered], str]:
     """The answers of one child up to where it died, and why it died (empty if it did not)."""
     spec = {"library": str(library), "requests": [_plain(r) for r in requests]}
+    ear, reason = _hear(spec, library, environ, seconds)
+    answered: list[DryRun | Unanswered] = []
+    for index in range(len(requests)):
+        if index not in ear.replies:
+            return answered, reason
+        answered.append(cast(DryRun | Unanswered, ear.replies[index]))
+    return answered, ""
+
+
+def _hear(
+    spec: Mapping[str, object], library: Path, environ: Mapping[str, str], seconds: float
+) -> tuple[_Ear, str]:
+    """What one child says, and why it ended, should a reply be missing."""
     argv = [sys.executable, "-I", "-S", _oracle_child.__file__, json.dumps(spec)]
     env = {
         **environ,
@@ -246,12 +262,7 @@ def _ask(
         reason = "no answer within the time given" if ended is None else _death(ended.status, ear)
     except (ArrieroError, OSError) as error:
         reason = f"the dry run did not start: {error}"
-    answered: list[DryRun | Unanswered] = []
-    for index in range(len(requests)):
-        if index not in ear.replies:
-            return answered, reason
-        answered.append(ear.replies[index])
-    return answered, ""
+    return ear, reason
 
 
 def _plain(request: DryRunRequest) -> dict[str, object]:
