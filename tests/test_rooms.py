@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,26 @@ def test_imports_without_the_modules_that_only_unix_has() -> None:
         [sys.executable, "-c", code, *names], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES if p.name == "__init__.py" and "late(" in p.read_text(encoding="utf-8")],
+    ids=lambda p: p.parent.name,
+)
+def test_late_names_are_those_that_the_type_checker_is_told(path: Path) -> None:
+    told = {
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for node in ast.walk(node)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    package = importlib.import_module(f"arriero.{path.parent.name}")
+    for module, name in told:
+        if module.endswith(".plain") and sys.platform != "win32":
+            continue
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match="nothing"):
+        package.nothing  # noqa: B018

@@ -1,4 +1,7 @@
-"""What a rule may know: frozen facts, and nothing that starts or contacts anything."""
+"""What a rule may know: frozen facts, and nothing that starts or contacts anything.
+
+Most commands need few of them: what works one out is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,23 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component, Method
-from arriero.command import Command
-from arriero.engine import Engine, ListedDevice
-from arriero.gguf import Header, Model, describe
 from arriero.gotchas.model import MissingError, apply_edit
-from arriero.machine import Pool
-from arriero.memory import Settings, settings_of
-from arriero.memory.caches import CacheTensor, cache_tensors, refusal
-from arriero.memory.hparams import Hparams, read_hparams
-from arriero.record import Edit, Plan
 
-Planner = Callable[[Command], Plan | None]
+if TYPE_CHECKING:
+    from arriero.command import Command
+    from arriero.engine import Engine, ListedDevice
+    from arriero.gguf import Header, Model
+    from arriero.machine import Pool
+    from arriero.memory import Settings
+    from arriero.memory.caches import CacheTensor
+    from arriero.memory.hparams import Hparams
+    from arriero.record import Edit, Plan
+
+Planner = Callable[["Command"], "Plan | None"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Facts:
     """What ``--list-devices`` says; an empty tuple is a machine without any."""
     workers_or_none: Mapping[str, bool] | None = None
     """Endpoint → whether a usable worker answered; None unless ``--probe`` asked."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    """Endpoint → how the engine refuses that worker's version of the protocol."""
     planner: Planner = field(default=lambda _: None, repr=False)
     """The plan of a command by formulas alone: no dry run, no start."""
     own: bool = False
@@ -55,6 +63,8 @@ class Facts:
     @functools.cached_property
     def model(self) -> Model:
         """The model as its header describes it."""
+        from arriero.gguf import describe
+
         try:
             return describe(self.header)
         except ArrieroError as error:
@@ -62,6 +72,8 @@ class Facts:
 
     @functools.cached_property
     def hparams(self) -> Hparams:
+        from arriero.memory.hparams import read_hparams
+
         try:
             return read_hparams(self.header, self.build)
         except ArrieroError as error:
@@ -83,6 +95,8 @@ class Facts:
     @functools.cached_property
     def caches(self) -> tuple[CacheTensor, ...]:
         """Every tensor of KV cache and recurrent state, in the context that will be taken."""
+        from arriero.memory.caches import cache_tensors, refusal
+
         context = self.plan.context
         request = replace(self.settings.request, n_ctx=context.n_ctx if context else 0)
         if why := refusal(self.hparams, request):
@@ -98,6 +112,8 @@ class Facts:
     @functools.cached_property
     def settings(self) -> Settings:
         """What the server makes of the command's flags (slots, types, batch, fit, caches)."""
+        from arriero.memory import settings_of
+
         trained = (self.model.n_ctx_train or 0) if self.header_or_none is not None else 0
         path = Path(self.command.model_path() or "model.gguf")
         return settings_of(self.command, path, n_ctx_train=trained, build=self.build)

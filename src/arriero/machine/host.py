@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import psutil
 
 from arriero.machine import files
 from arriero.machine.model import Pool
@@ -46,7 +45,7 @@ def host_pool(root: Path = ROOT) -> Pool:
 
 def host_bounds(root: Path = ROOT) -> Iterator[Bound]:
     """Everything that limits host memory here, in no order."""
-    if psutil.LINUX or root != ROOT:
+    if _has_proc(root):
         meminfo = files.table(root / "proc/meminfo", ":")
         if "MemTotal" in meminfo:
             # Kernels before 3.14 have no MemAvailable.
@@ -57,14 +56,22 @@ def host_bounds(root: Path = ROOT) -> Iterator[Bound]:
             yield from _cgroup_bounds(group)
         yield from _ulimit(root)
     else:
+        import psutil  # late: Linux does without it
+
         memory = psutil.virtual_memory()
         yield Bound("available memory", int(memory.total), int(memory.available))
 
 
+def _has_proc(root: Path) -> bool:
+    return sys.platform == "linux" or root != ROOT
+
+
 def physical_total(root: Path = ROOT) -> int | None:
     """RAM that the kernel manages."""
-    if psutil.LINUX or root != ROOT:
+    if _has_proc(root):
         return files.table(root / "proc/meminfo", ":").get("MemTotal")
+    import psutil
+
     return int(psutil.virtual_memory().total)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from arriero.engine import ListedDevice
+if TYPE_CHECKING:
+    from arriero.engine import ListedDevice
 
 
 @dataclass(frozen=True)

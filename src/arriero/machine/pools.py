@@ -7,14 +7,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from arriero.base.sizes import human
-from arriero.engine import ListedDevice
 from arriero.machine.drm import AmdCard, amd_cards
 from arriero.machine.host import ROOT, ULIMIT, host_pool, physical_total
 from arriero.machine.model import Pool
 from arriero.machine.nvml import Nvml, nvml
+
+if TYPE_CHECKING:
+    from arriero.engine import ListedDevice
 
 SOFTWARE: Final = re.compile(r"llvmpipe|lavapipe|swiftshader", re.IGNORECASE)
 _NVIDIA_SHARED: Final = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra)\b")

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from arriero.base.sizes import MIB, human
 from arriero.machine.drm import amd_cards, clients
 from arriero.machine.host import ROOT
@@ -58,6 +56,8 @@ def holders(*, root: Path = ROOT, driver: Nvml | None = None) -> tuple[Holder, .
 
 
 def _name(pid: int) -> str:
+    import psutil  # late: few have anything on a card
+
     try:
         return psutil.Process(pid).name()
     except psutil.Error:

@@ -1,9 +1,23 @@
 """What a command will take, before it is started."""
 
-from arriero.memory.budget import plan_budget as plan_budget
-from arriero.memory.calibration import Calibration as Calibration
-from arriero.memory.hparams import UnknownArchitectureError as UnknownArchitectureError
-from arriero.memory.pools import parse_pools as parse_pools
-from arriero.memory.settings import Settings as Settings
-from arriero.memory.settings import request_of as request_of
-from arriero.memory.settings import settings_of as settings_of
+from typing import TYPE_CHECKING
+
+from arriero.base.late import late
+
+if TYPE_CHECKING:
+    from arriero.memory.budget import plan_budget as plan_budget
+    from arriero.memory.calibration import Calibration as Calibration
+    from arriero.memory.hparams import UnknownArchitectureError as UnknownArchitectureError
+    from arriero.memory.pools import parse_pools as parse_pools
+    from arriero.memory.settings import Settings as Settings
+    from arriero.memory.settings import request_of as request_of
+    from arriero.memory.settings import settings_of as settings_of
+else:
+    __getattr__ = late(
+        __name__,
+        budget="plan_budget",
+        calibration="Calibration",
+        hparams="UnknownArchitectureError",
+        pools="parse_pools",
+        settings="Settings request_of settings_of",
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from arriero.base.words import Component
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header
 from arriero.gguf.format import TYPES_BY_NAME, TensorType
 from arriero.memory.architectures import SEEN, Filter, Memory

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header
 from arriero.memory.caches import Effective
 from arriero.memory.context import pad

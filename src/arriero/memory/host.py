@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from arriero.base.words import Component
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.memory.architectures import AFTER_10435, Memory
 from arriero.memory.caches import CacheTensor, Effective, effective
 from arriero.memory.hparams import Hparams

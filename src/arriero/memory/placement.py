@@ -16,7 +16,7 @@ from itertools import product, starmap
 from typing import Final
 
 from arriero.base.errors import UsageError
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header, TensorInfo
 from arriero.gguf.format import TYPES_BY_NAME
 from arriero.memory.architectures import AFTER_10435

@@ -14,7 +14,7 @@ from typing import Final, Literal, cast
 
 from arriero.base.sizes import MIB
 from arriero.command import Command
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.request import DryRunRequest
 from arriero.memory.architectures import AFTER_10435
 
 AUTO_SLOTS: Final = 4

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import psutil
-
 from arriero.base.errors import ArrieroError, NotFoundError
 from arriero.base.sizes import human
 from arriero.base.words import LimitKind
@@ -471,6 +469,8 @@ def _resolve(
 def _limit(job: Job, limit: Limit | None) -> cgroups.MemoryCgroup | None:
     """Put a limit into the job; the cgroup's parent if it is one (its name needs the guard)."""
     import resource
+
+    import psutil  # late: few are started with a limit
 
     if limit is None:
         return None
