@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.base.words import Cost, Evidence, Method
+from arriero.base.words import Cost, Evidence, Kind, Method
 from arriero.record.documents import Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, quote, wrap
@@ -191,6 +191,17 @@ def test_an_interrupted_record_says_so_before_all() -> None:
 
 def test_a_failing_baseline_points_to_placement() -> None:
     assert "look at placement" in " ".join(terminal.diagnosis(DIAGNOSES["baseline fails"]).split())
+
+
+def test_a_refused_option_is_not_blamed_on_placement() -> None:
+    failing = DIAGNOSES["baseline fails"]
+    for kind in (Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT):
+        assert failing.verdict is not None
+        failure = with_(failing.verdict.failure, kind=kind)
+        verdict = with_(failing.verdict, kind=kind, failure=failure)
+        text = terminal.diagnosis(with_(failing, verdict=verdict))
+        assert "look at placement" not in " ".join(text.split())
+        assert ("arriero check" in text) is (kind is Kind.CONFIG)
 
 
 def test_a_limit_is_told_with_its_kind() -> None:

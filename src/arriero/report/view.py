@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import (
@@ -46,6 +47,8 @@ from arriero.report._trials import (
     integer,
     table,
 )
+
+_NOT_PLACEMENT: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
 
 
 class Tone(Enum):
@@ -246,10 +249,15 @@ def _finding(doc: Diagnosis) -> Finding:
         details.append("Read from a log: the command as given was not run.")
     small = next((t for t in doc.trials if t.valid and t.purpose.startswith("baseline")), None)
     if small is not None and small.outcome is TrialOutcome.FAILED:
-        details.append(
-            f"Even the small baseline (trial {small.n}) fails: look at placement (devices, "
-            "offload, free memory, the model file), not at slots or context."
+        what = (
+            "this is not about slots or context."
+            if failure.kind in _NOT_PLACEMENT
+            else "look at placement (devices, offload, free memory, the model file), not at slots "
+            "or context."
         )
+        details.append(f"Even the small baseline (trial {small.n}) fails: {what}")
+    if failure.kind is Kind.CONFIG:
+        details.append("`arriero check -- …` with the same command may know what to change.")
     return Finding(
         word="FAILED" if failure.fatal else "TROUBLE",
         tone=Tone.BAD,
