@@ -36,6 +36,12 @@ QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
 _SIGKILL: Final = 9
 """``signal.SIGKILL``, which Windows lacks."""
+_NO_SPACE_FOR: Final = (
+    "Resource temporarily unavailable",
+    "failed to map segment from shared object",
+    "Cannot allocate memory",
+)
+"""What a thread and the dynamic loader say where nothing more can be mapped."""
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
@@ -475,12 +481,13 @@ def _name_failure(
 
 
 def _at_the_limit(failure: Failure, limit: Limit | None) -> Failure:
-    """A thread that cannot start has no address space for its stack, if that is what is limited.
+    """A thread that cannot start, a library that cannot be mapped: no address space for them.
 
-    The log alone cannot know this: the same words stand for a limit on the number of processes.
+    The log alone cannot know this: the same words stand for a limit on the number of processes, or
+    for a library that is damaged.
     """
-    stack = failure.kind is Kind.ENVIRONMENT and "Resource temporarily unavailable" in failure.text
-    if not stack or limit is None or limit.kind is not LimitKind.ADDRESS_SPACE:
+    refused = failure.kind is Kind.ENVIRONMENT and any(t in failure.text for t in _NO_SPACE_FOR)
+    if not refused or limit is None or limit.kind is not LimitKind.ADDRESS_SPACE:
         return failure
     return msgspec.structs.replace(
         failure, kind=Kind.RUNTIME_ALLOCATION, component=None, evidence=Evidence.INFERRED,
