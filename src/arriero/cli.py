@@ -665,7 +665,7 @@ def check(
     JSON array of arguments. Nothing in it is run or filled in from the environment.
     """
     from arriero.jobs import check as job
-    from arriero.report import checks, terminal
+    from arriero.report import checks, screen
 
     if engine is not None and assume_build is not None:
         raise UsageError("--engine and --assume-build exclude each other")
@@ -684,7 +684,7 @@ def check(
         lines = job.fixed_lines(document)
         session.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
     else:
-        session.show(document, lambda: checks.check(document, **terminal.options(sys.stdout)))
+        session.show(document, lambda: checks.check(document, **screen.options(sys.stdout)))
     return 1 if job.worst(document) == "error" else 0
 
 

@@ -12,7 +12,6 @@ import pytest
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.gguf import write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
-from arriero.jobs import check as job
 from arriero.jobs.check import Options, check_command, check_file, fixed_lines, worst
 from arriero.memory import parse_pools
 from arriero.record import Check, Checks, Finding, decode, encode
@@ -204,7 +203,7 @@ def test_workers_are_contacted_only_if_asked(
         asked.append(rpc)
         return ()
 
-    monkeypatch.setattr(job, "list_devices", listed)
+    monkeypatch.setattr("arriero.engine.list_devices", listed)
     words = ["llama-server", "-m", "M", "--rpc", "127.0.0.1:1"]
     engine = str(engine_path(10434))
     environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}

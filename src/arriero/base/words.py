@@ -25,6 +25,21 @@ class Component(StrEnum):
     """A backend's own pool or workspace."""
 
 
+class MemoryClass(StrEnum):
+    """What a context of the model keeps between tokens."""
+
+    ATTENTION = "attention"
+    """A KV cache of any kind: plain, sliding window, MLA, indexed, compressed."""
+    RECURRENT = "recurrent"
+    """Recurrent state only: no KV cache."""
+    HYBRID = "hybrid"
+    """A KV cache and recurrent state."""
+    NONE = "none"
+    """Nothing: an embedding or diffusion model."""
+    UNKNOWN = "unknown"
+    """An architecture this version does not know."""
+
+
 class Kind(StrEnum):
     """What kind of failure it was. Between two, the more specific cause."""
 

@@ -8,31 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from arriero.base.errors import ModelError
+from arriero.base.words import MemoryClass as MemoryClass
 from arriero.gguf.reader import Header, LazyArray
 
 _MAX_LAYERS: Final = 1 << 14
 """llama.cpp takes 512."""
 _MAX_ARCH: Final = 64
 """Characters; llama.cpp's longest is 16."""
-
-
-class MemoryClass(StrEnum):
-    """What a context of the model keeps between tokens."""
-
-    ATTENTION = "attention"
-    """A KV cache of any kind: plain, sliding window, MLA, indexed, compressed."""
-    RECURRENT = "recurrent"
-    """Recurrent state only: no KV cache."""
-    HYBRID = "hybrid"
-    """A KV cache and recurrent state."""
-    NONE = "none"
-    """Nothing: an embedding or diffusion model."""
-    UNKNOWN = "unknown"
-    """An architecture this version does not know."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """``arriero check``: what is known to break about a command, before it is started.
 
 The model is read by its header only, the engine is asked for nothing but its version, flags and
-devices, and workers are contacted only if that is asked for.
+devices, and workers are contacted only if that is asked for. Rooms that a command may need nothing
+of are imported where they are used.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
-from arriero.engine import Engine, ListedDevice, find_engine, list_devices
-from arriero.gguf import Header, read_header
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.verdicts import merged, own, shipped
-from arriero.jobs._baseline import engine_record
-from arriero.machine import Pool, pools, visibility
-from arriero.memory import plan_budget
 from arriero.record import Check, Checks, Finding, GotchaVerdict, Plan
 
 if TYPE_CHECKING:
     from arriero.command.inputs.model import Written
+    from arriero.engine import Engine, ListedDevice
+    from arriero.gguf import Header
+    from arriero.machine import Pool
+    from arriero.record import EngineRecord
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class _Source:
 
     def engine_environ(self) -> dict[str, str]:
         """For the engine that is asked: of a file's variables only which devices it is shown."""
+        from arriero.machine import visibility
+
         own = self.environ if self.may_run else visibility(self.environ)
         return {**os.environ, **own}
 
@@ -148,7 +150,7 @@ class _Checking:
                 later=tuple(one for one in applied if _mended(one) not in first),
                 where=source.locate(command, None),
                 build=facts.build,
-                engine=engine_record(engine) if engine else None,
+                engine=_engine_record(engine) if engine else None,
                 unchecked=found.unchecked,
                 notes=tuple(dict.fromkeys(notes)),
             )
@@ -157,6 +159,8 @@ class _Checking:
     def _engine(self, command: Command, source: _Source, notes: list[str]) -> Engine | None:
         if self.options.assume_build is not None:
             return None
+        from arriero.engine import find_engine
+
         program = command.program if source.may_run else None
         if program not in self.engines:
             try:
@@ -171,7 +175,7 @@ class _Checking:
                     raise
                 self.engines[program] = error.message
         found = self.engines[program]
-        if isinstance(found, Engine):
+        if not isinstance(found, str):
             return found
         notes.append(f"{found}: flags and rules of the newest build known are taken")
         return None
@@ -181,14 +185,14 @@ class _Checking:
     ) -> Facts:
         header = self._header(command, notes)
         devices = self._devices(command, engine, source, notes)
-        held = self.options.budget
-        if held is None:
-            held = pools(devices or ())
+        held = self._pools(header, devices)
         build = engine.build if engine is not None else self.options.assume_build
 
         def planner(changed: Command) -> Plan | None:
             if header is None:
                 return None
+            from arriero.memory import plan_budget
+
             try:
                 path = self.cwd / Path(header.parts[0].name)
                 return plan_budget(header, changed, held, model=path, build=build)
@@ -208,6 +212,17 @@ class _Checking:
             own=engine is not None or build in KNOWN,
         )
 
+    def _pools(
+        self, header: Header | None, devices: Sequence[ListedDevice] | None
+    ) -> tuple[Pool, ...]:
+        if self.options.budget is not None:
+            return self.options.budget
+        if header is None and not devices:
+            return ()  # without a plan, what the host has is of no use
+        from arriero.machine import pools
+
+        return pools(devices or ())
+
     def _header(self, command: Command, notes: list[str]) -> Header | None:
         source, where = command.model_source()
         typed = command.model_path()
@@ -219,6 +234,8 @@ class _Checking:
         if not path.is_file():
             notes.append(f"no model file {typed}: its header is not known")
             return None
+        from arriero.gguf import read_header
+
         try:
             return read_header(path)
         except ArrieroError as error:
@@ -233,6 +250,8 @@ class _Checking:
             notes.append("no worker was contacted: that takes an engine, and no --budget")
         if engine is None or self.options.budget is not None:
             return None
+        from arriero.engine import list_devices
+
         try:
             return list_devices(engine, source.engine_environ(), rpc=rpc)
         except ArrieroError as error:
@@ -247,6 +266,12 @@ class _Checking:
             return None
         answered = {device.description for device in devices if device.name.startswith("RPC")}
         return {endpoint: endpoint in answered for endpoint in _endpoints(command)}
+
+
+def _engine_record(engine: Engine) -> EngineRecord:
+    from arriero.jobs._baseline import engine_record
+
+    return engine_record(engine)
 
 
 def _mended(finding: Finding) -> tuple[str, ...]:

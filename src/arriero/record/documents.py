@@ -10,8 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from arriero.base.words import Component, Cost, Kind, LimitKind, LogOutcome, Method, TrialOutcome
-from arriero.gguf import MemoryClass
+from arriero.base.words import (
+    Component,
+    Cost,
+    Kind,
+    LimitKind,
+    LogOutcome,
+    MemoryClass,
+    Method,
+    TrialOutcome,
+)
 from arriero.logs.model import Buffer, Effective, EngineTag, Failure, Notice
 
 

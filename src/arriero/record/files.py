@@ -5,11 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -37,13 +36,10 @@ def _documents() -> dict[str, tuple[type[msgspec.Struct], int]]:
     """Every struct of ``documents`` that carries a schema tag: name → (type, version)."""
     found = {}
     for kind in vars(documents).values():
-        if (
-            isinstance(kind, type)
-            and issubclass(kind, msgspec.Struct)
-            and kind is not msgspec.Struct
-        ):
-            hint = get_type_hints(kind).get("schema")
-            if get_origin(hint) is Literal and (tag := _TAG.match(get_args(hint)[0])):
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            # The tag is what "schema" is by default: the types of all fields are not needed for it.
+            given = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=False))
+            if tag := _TAG.match(str(given.get("schema"))):
                 found[tag[1]] = (kind, int(tag[2]))
     return found
 
@@ -158,7 +154,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    temporary = path.parent / f".arriero-{secrets.token_hex(6)}.tmp"
+    temporary = path.parent / f".arriero-{os.urandom(6).hex()}.tmp"
     try:
         if not _write_nameless(temporary, data):
             with temporary.open("xb") as file:

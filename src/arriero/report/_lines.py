@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from arriero.report._text import cells, cut, encoded, pad, wrap
-from arriero.report.view import Finding
+
+if TYPE_CHECKING:
+    from arriero.report.view import Finding
 
 NARROW: Final = 60
 """Screens below this get fewer columns and smaller gaps."""

@@ -6,9 +6,8 @@ first and the reader is told; the verdict and the command are never shortened.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import Final, TextIO, TypedDict
+from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.record.documents import (
@@ -36,28 +35,10 @@ from arriero.report._lines import (
 from arriero.report._text import cells, command, cut, pad, printable, wrap
 from arriero.report._trials import Row, Size, Table
 from arriero.report._words import SHORT, count
+from arriero.report.screen import options as options
 from arriero.report.view import Tone
 
 LINES: Final = 40
-
-
-class Options(TypedDict):
-    width: int
-    colour: bool
-    encoding: str
-
-
-def options(stream: TextIO) -> Options:
-    """How to print on ``stream``: 80 columns without colour unless it is a terminal."""
-    width, colour = 80, False
-    if stream.isatty():
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns or 80
-        except (OSError, ValueError):
-            width = 80
-        colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Options(width=max(width, 20), colour=colour, encoding=stream.encoding or "ascii")
-
 
 # --- documents ---------------------------------------------------------------------------------
 
