@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from arriero.base.errors import EngineError
 from arriero.base.sizes import MIB
 from arriero.engine.installation import Engine
-from arriero.process import ProcessError, run
+from arriero.process import Completed, ProcessError, run
 
 _DEVICE: Final = re.compile(r"\s+(\S+): (.*) \((\d+) MiB, (\d+) MiB free\)\s*\Z")
 _LIST_SECONDS: Final = 120.0
 """Drivers initialise every card here, and workers are connected to."""
+_SKEWED: Final = re.compile(r"RPC server version mismatch: (\d+\.\d+\.\d+)")
+_DROPPED: Final = re.compile(_SKEWED.pattern + r"\s*\n.*Failed to connect to (\S+)")
+_ABORTED: Final = re.compile(r"RPC handshake failed for (\S+)")
+_LEFT_OUT: Final = re.compile(r"(?:Failed to connect to|RPC handshake failed for) (\S+)")
 
 
 @dataclass(frozen=True)
@@ -43,26 +47,80 @@ def list_devices(
     """
     if not engine.knows("--list-devices"):
         return None
+    answer = _asked(engine, environ, rpc)
+    if answer.status != 0:
+        raise _failed(engine, answer)
+    return parse_devices(answer.stdout)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What an engine says of a worker whose version of the protocol it does not take.
+
+    ``version`` is the worker's, empty where the engine ended before it was printed; ``fatal`` where
+    the engine aborts instead of going on without the worker.
+    """
+
+    version: str
+    fatal: bool
+
+
+def ask_workers(
+    engine: Engine, environ: Mapping[str, str], workers: Sequence[str]
+) -> tuple[tuple[ListedDevice, ...] | None, dict[str, Refusal]]:
+    """The devices with those of all workers that the engine can use, and whom it refuses.
+
+    Newer builds (seen on 11434) abort at the first worker that they cannot use. Then the list is
+    asked for again without it.
+
+    Raises:
+        EngineError: It does not answer, or ends with an error that names no worker.
+    """
+    if not engine.knows("--list-devices"):
+        return None, {}
+    left, refused = list(workers), dict[str, Refusal]()
+    while True:
+        answer = _asked(engine, environ, ",".join(left))
+        refused |= _refused(answer)
+        if answer.status == 0:
+            return parse_devices(answer.stdout), refused
+        named = set(_LEFT_OUT.findall(answer.stderr)) & set(left)
+        if not named:
+            raise _failed(engine, answer)
+        left = [worker for worker in left if worker not in named]
+
+
+def _refused(answer: Completed) -> dict[str, Refusal]:
+    if answer.status == 0:
+        dropped = _DROPPED.finditer(answer.stderr)
+        return {match[2]: Refusal(match[1], fatal=False) for match in dropped}
+    said = _SKEWED.search(answer.stderr)  # logged by a thread: before or after the abort's own line
+    version = said[1] if said else ""
+    return {match[1]: Refusal(version, fatal=True) for match in _ABORTED.finditer(answer.stderr)}
+
+
+def _asked(engine: Engine, environ: Mapping[str, str], rpc: str | None) -> Completed:
     workers = ["--rpc", rpc] if rpc else []
     # Variables of flags are left out: one that does not suit the list would end the engine.
     env = {name: value for name, value in environ.items() if not name.startswith("LLAMA_ARG_")}
     try:
-        answer = run(
+        return run(
             [engine.path, *workers, "--list-devices"],
-            env=engine.environment(env),
+            env={**engine.environment(env), "GGML_NO_BACKTRACE": "1"},
             timeout=_LIST_SECONDS,
         )
     except ProcessError as error:
         raise EngineError(error.message, hint=error.hint, id=f"engine-{error.id}") from None
-    if answer.status != 0:
-        lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
-        raise EngineError(
-            f"{engine.path} --list-devices ended with {answer.status}"
-            + (f": {lines[-1][:200]}" if lines else ""),
-            hint="does a driver or a worker of the command fail?",
-            id="engine-devices",
-        )
-    return parse_devices(answer.stdout)
+
+
+def _failed(engine: Engine, answer: Completed) -> EngineError:
+    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+    return EngineError(
+        f"{engine.path} --list-devices ended with {answer.status}"
+        + (f": {lines[-1][:200]}" if lines else ""),
+        hint="does a driver or a worker of the command fail?",
+        id="engine-devices",
+    )
 
 
 def parse_devices(text: str) -> tuple[ListedDevice, ...]:
