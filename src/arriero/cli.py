@@ -692,6 +692,7 @@ def check(
 @click.argument("action", type=click.Choice(["list", "show", "verify"]))
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--engine", metavar="PATH", help="The llama-server to verify on.")
+@click.option("--worker-engine", metavar="PATH", help="Another build, for workers to be refused.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Keep the verdicts in this directory instead of with the records.",
@@ -703,6 +704,7 @@ def gotchas(
     action: Literal["list", "show", "verify"],
     ids: tuple[str, ...],
     engine: str | None,
+    worker_engine: str | None,
     out: Path | None,
 ) -> int:
     """List what is known to break, show one, or reproduce them on an engine.
@@ -715,7 +717,8 @@ def gotchas(
 
     options = terminal.options(sys.stdout)
     if action == "verify":
-        verdicts = job.verify(ids, job.Options(engine, out), progress=session.progress())
+        told = job.Options(engine, out, worker_engine)
+        verdicts = job.verify(ids, told, progress=session.progress())
         session.show(verdicts, lambda: checks.verdicts(verdicts, **options))
         if not verdicts.complete:
             session.note(_INTERRUPTED)

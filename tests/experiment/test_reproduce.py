@@ -126,6 +126,41 @@ def test_a_run_with_workers(lab: Lab) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize(
+    ("other", "verdict", "reason"),
+    [
+        (10068, "reproduced", ""),
+        (10434, "could not run", "needs --worker-engine of another build"),
+        (None, "could not run", "needs --worker-engine of another build"),
+    ],
+)
+def test_a_worker_of_another_build(
+    other: int | None, verdict: str, reason: str, lab: Lab, engine_path: Callable[[int], Path]
+) -> None:
+    if other is not None:
+        option = str(engine_path(other))
+        environ = clean_environment()
+        lab.worker_engine = find_engine(None, option=option, environ=environ, cwd=lab.scratch)
+    (one,) = registry().get("rpc-version-skew").reproductions
+    found = lab.reproduce("rpc-version-skew", one)
+    assert (found.verdict, found.reason) == (verdict, reason)
+    assert ("workers of build 10068" in found.machine) is (other == 10068)
+
+
+@pytest.mark.engine
+def test_a_worker_that_the_engine_takes(engine_path: Callable[[int], Path], tmp_path: Path) -> None:
+    """Builds 10068 and 10092 speak the same version of the protocol."""
+    engine, other = (
+        find_engine(None, option=str(engine_path(b)), environ=clean_environment(), cwd=tmp_path)
+        for b in (10068, 10092)
+    )
+    (one,) = registry().get("rpc-version-skew").reproductions
+    found = Lab(engine, tmp_path, worker_engine=other).reproduce("rpc-version-skew", one)
+    assert (found.verdict, found.run) == ("could not run", None)
+    assert "takes workers of build 10092" in found.reason
+
+
+@pytest.mark.engine
 def test_prompts_that_begin_alike(lab: Lab) -> None:
     """Its control finds a checkpoint within what they share: nothing is read again."""
     one = registry().get("prompt-read-again").reproductions[0]

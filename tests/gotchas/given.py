@@ -11,6 +11,7 @@ from arriero.base.errors import ArrieroError
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
 from arriero.engine import parse_devices
+from arriero.engine.devices import Refusal
 from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gotchas import Facts
@@ -57,6 +58,7 @@ def facts(
     devices: str | None = None,
     env: dict[str, str] | None = None,
     workers: dict[str, bool] | None = None,
+    refused: dict[str, Refusal] | None = None,
 ) -> Facts:
     """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
     path = str(model) if model else "missing.gguf"
@@ -80,6 +82,7 @@ def facts(
         pools=pools,
         devices_or_none=parse_devices(devices) if devices is not None else None,
         workers_or_none=workers,
+        refused=refused or {},
         planner=planner,
         own=build in KNOWN,
     )
@@ -95,4 +98,5 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
         devices=case.get("devices"),
         env=case.get("env"),
         workers=case.get("workers"),
+        refused={name: Refusal(**how) for name, how in case.get("refused", {}).items()},
     )

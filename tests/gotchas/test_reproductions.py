@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.engine.devices import Refusal
 from arriero.gguf import write_model
 from arriero.gotchas import registry
 from arriero.gotchas.model import Reproduction, Run
@@ -26,6 +27,10 @@ def test_finds_the_run_and_spares_the_control(
         workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
         named = run.flags.partition("--rpc ")[2].split(" ")[0].format(workers=workers)
         answering = {name: name in workers.split(",") for name in named.split(",") if name}
+        refused = {}
+        for name, worker in zip(workers.split(","), run.workers, strict=False):
+            if worker.skewed:
+                answering[name], refused[name] = False, Refusal("4.0.3", fatal=False)
         flags = run.flags.format(workers=workers, model="MODEL").split()
         words = ["llama-server", "-m", "MODEL", *flags]
         shown = bool("-dev Vulkan0" in run.flags or run.workers)
@@ -40,6 +45,7 @@ def test_finds_the_run_and_spares_the_control(
             budget=budget,
             env=dict(run.env),
             workers=answering,
+            refused=refused,
             devices=None if run.workers else DEVICE * shown,
         )
         return len(list(entry.detect(known)))

@@ -27,7 +27,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     for case in yaml.safe_load(path.read_text(encoding="utf-8"))
 ]
 HEALTHY: list[dict[str, Any]] = yaml.safe_load((HERE / "healthy.yaml").read_text("utf-8"))
-KEYS = {"name", "command", "model", "budget", "build", "devices", "env", "workers"}
+KEYS = {"name", "command", "model", "budget", "build", "devices", "env", "workers", "refused"}
 EXPECTED = {"found", "because", "lacks", "fixed", "missing"}
 
 

@@ -92,6 +92,8 @@ def test_later_verdicts_win_and_others_stay(tmp_path: Path) -> None:
         ("one", 10068): "reproduced",
         ("two", 10434): "reproduced",
     }
+    write(tmp_path, [verdict("could not run", reason="no device")])
+    assert {v.verdict for v in own(tmp_path)} == {"reproduced"}
     (tmp_path / "damaged.json").write_text("{")
     assert len(own(tmp_path)) == 4
     assert own(tmp_path / "nowhere") == ()

@@ -20,6 +20,7 @@ from arriero.base.redact import Redactor
 from arriero.base.words import Evidence, LimitKind, TrialOutcome
 from arriero.command import builtin_flags, parse_command
 from arriero.engine import Engine, list_devices
+from arriero.engine.devices import ask_workers
 from arriero.gguf import Shape, write_model
 from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
 from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
@@ -53,6 +54,8 @@ class Lab:
     engine: Engine
     scratch: Path
     on_step: Callable[[str, str], None] = lambda title, why: None
+    worker_engine: Engine | None = None
+    """Another build, for workers that the engine is to refuse."""
     launches: int = 0
     models: dict[tuple[Shape, str], Path] = field(default_factory=dict)
     worker_peaks: list[int | None] = field(default_factory=list)
@@ -105,6 +108,8 @@ class Lab:
                 case Needs.RPC_SERVER:
                     if self.engine.rpc_server is None:
                         raise _CannotRunError("there is no ggml-rpc-server beside the engine")
+                case Needs.OTHER_BUILD:
+                    self._require_skew()
                 case Needs.ADDRESS_SPACE:
                     if sys.platform != "linux":
                         raise _CannotRunError("address space cannot be limited here")
@@ -114,6 +119,17 @@ class Lab:
                 missing = word.startswith("-") and not word[1:2].isdigit()
                 if missing and not known.knows(word) and word not in reproduction.unknown:
                     raise _CannotRunError(f"this engine has no {word}")
+
+    def _require_skew(self) -> None:
+        if self.worker_engine is None or self.worker_engine.build == self.engine.build:
+            raise _CannotRunError("needs --worker-engine of another build")
+        with self._worker(Worker(skewed=True), None) as (endpoint, _):
+            _, refused = ask_workers(self.engine, {**clean_environment(), **HIDDEN}, [endpoint])
+        if endpoint not in refused:
+            raise _CannotRunError(
+                f"build {self.engine.build} takes workers of build {self.worker_engine.build}:"
+                " needs --worker-engine of another protocol"
+            )
 
     def _vulkan(self) -> str:
         """The first Vulkan device; empty without one."""
@@ -129,7 +145,10 @@ class Lab:
         if Needs.VULKAN in reproduction.needs:
             parts[1] = f"Vulkan: {self._vulkan() or 'none'}"
         if Needs.RPC_SERVER in reproduction.needs:
-            parts.append("workers on this machine")
+            of = ""
+            if Needs.OTHER_BUILD in reproduction.needs and self.worker_engine is not None:
+                of = f" of build {self.worker_engine.build}"
+            parts.append(f"workers{of} on this machine")
         return ", ".join(parts)
 
     def _model(self, reproduction: Reproduction) -> Path:
@@ -248,11 +267,12 @@ class Lab:
     @contextmanager
     def _worker(self, worker: Worker, limit: int | None) -> Iterator[tuple[str, Running]]:
         """A worker on the loopback. Its banner is buffered: that it listens, connecting shows."""
-        if self.engine.rpc_server is None:
+        engine = (self.worker_engine if worker.skewed else None) or self.engine
+        if engine.rpc_server is None:
             raise _CannotRunError("there is no ggml-rpc-server beside the engine")
         port = free_port()
-        words = [str(self.engine.rpc_server), "-H", "127.0.0.1", "-p", str(port)]
-        environ = self.engine.environment({**clean_environment(), **HIDDEN, **worker.env})
+        words = [str(engine.rpc_server), "-H", "127.0.0.1", "-p", str(port)]
+        environ = engine.environment({**clean_environment(), **HIDDEN, **worker.env})
         bound = Limit(limit, LimitKind.ADDRESS_SPACE) if limit else None
         with start(words, env=environ, on_line=lambda _: None, limit=bound) as running:
             deadline = time.monotonic() + _GIVE_UP

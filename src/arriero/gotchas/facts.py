@@ -18,6 +18,7 @@ from arriero.gotchas.model import MissingError, apply_edit
 if TYPE_CHECKING:
     from arriero.command import Command
     from arriero.engine import Engine, ListedDevice
+    from arriero.engine.devices import Refusal
     from arriero.gguf import Header, Model
     from arriero.machine import Pool
     from arriero.memory import Settings

@@ -145,11 +145,13 @@ class Worker:
     """One ``ggml-rpc-server`` on the loopback.
 
     With ``room`` its address space is limited: to what it takes when the control is served, and so
-    many bytes more.
+    many bytes more. A ``skewed`` one is of another build, whose version of the protocol the engine
+    refuses.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: STEADY)
     room: int | None = None
+    skewed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +197,8 @@ class Needs(StrEnum):
     """A Vulkan device 0; a software driver will do."""
     RPC_SERVER = "rpc-server"
     """``ggml-rpc-server`` beside the engine."""
+    OTHER_BUILD = "other-build"
+    """A second installation of llama.cpp, with a ``ggml-rpc-server`` that the engine refuses."""
     ADDRESS_SPACE = "address-space"
     """A system that limits address space."""
 

@@ -127,8 +127,12 @@ def _checked(document: msgspec.Struct, where: str) -> Iterable[GotchaVerdict]:
 
 
 def merged(*groups: Sequence[GotchaVerdict]) -> tuple[GotchaVerdict, ...]:
-    """One verdict for each reproduction and build: a later group's wins."""
-    newest = {(v.gotcha, v.reproduction, v.build): v for group in groups for v in group}
+    """One verdict for each reproduction and build: a later group's wins if it could run."""
+    newest: dict[tuple[str, str, int | None], GotchaVerdict] = {}
+    for verdict in (one for group in groups for one in group):
+        key = (verdict.gotcha, verdict.reproduction, verdict.build)
+        if verdict.verdict != COULD_NOT_RUN or key not in newest:
+            newest[key] = verdict
     return tuple(newest.values())
 
 

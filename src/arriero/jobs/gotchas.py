@@ -66,10 +66,14 @@ def _entry(entry: Entry, verdicts: Sequence[GotchaVerdict], *, whole: bool = Fal
 
 @dataclass(frozen=True)
 class Options:
-    """What ``arriero gotchas verify`` can be told; ``out`` is where verdicts are kept."""
+    """What ``arriero gotchas verify`` can be told; ``out`` is where verdicts are kept.
+
+    ``worker_engine`` is another build, for reproductions with a worker that the engine refuses.
+    """
 
     engine: str | None = None
     out: Path | None = None
+    worker_engine: str | None = None
 
 
 def verify(
@@ -94,7 +98,11 @@ def verify(
     chosen = [rules.get(id_) for id_ in ids] or list(rules.entries)
     environ = dict(os.environ if environ is None else environ)
     sweep(temporary_directory())
-    engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd or Path.cwd())
+    cwd = cwd or Path.cwd()
+    engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd)
+    other = None
+    if options.worker_engine is not None:
+        other = find_engine(None, option=options.worker_engine, environ=environ, cwd=cwd)
     directory = options.out or own_directory()
     write(directory, ())  # before minutes of work: a directory that cannot be made
     watch = progress or Silent()
@@ -103,7 +111,7 @@ def verify(
     watch.begin(2 * sum(len(one.reproductions) for one in chosen))
     try:
         with scratch_directory(temporary_directory()) as scratch:
-            lab = Lab(engine, scratch, on_step=watch.step)
+            lab = Lab(engine, scratch, on_step=watch.step, worker_engine=other)
             for one in chosen:
                 for reproduction in one.reproductions:
                     verdict = lab.reproduce(one.id, reproduction)

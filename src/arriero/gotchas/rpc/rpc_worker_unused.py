@@ -3,20 +3,18 @@
 Symptom
 -------
 The server starts, listens and answers, only slowly: everything is on the local machine. One line of
-the log, among the first, says `Failed to connect to HOST:PORT` or `RPC server version mismatch`.
-`--list-devices` does not list the worker either. Newer builds abort there instead (SIGABRT).
+the log, among the first, says `Failed to connect to HOST:PORT`. `--list-devices` does not list the
+worker either. Newer builds abort there instead (SIGABRT).
 
 Root cause
 ----------
-Workers are asked while `--rpc` is read, before anything else is known. One that cannot be reached,
-or that speaks another version of the protocol (major and minor change with builds, so client and
-workers must be of nearly the same one), yields no device, and a model without that device is placed
-on what is left.
+Workers are asked while `--rpc` is read, before anything else is known. One that cannot be reached
+yields no device, and a model without that device is placed on what is left.
 
 Workaround
 ----------
-Start the worker first, from the same build as the server. Without it, leave its address out of
-`--rpc`, so that `--fit` and `-ts` count with what is there.
+Start the worker first. Without it, leave its address out of `--rpc`, so that `--fit` and `-ts`
+count with what is there.
 
 Better fix
 ----------
@@ -53,11 +51,11 @@ GOTCHA = Gotcha(
     updated="2026-11-30",
     concepts=("RPC", "workers", "placement"),
     affects=Affects(backends=("RPC",), flags=("--rpc",)),
-    log=("Failed to connect to", "RPC server version mismatch"),
+    log=("Failed to connect to",),
     provenance=Provenance(
         builds="seen on 10068 and 10434; 11434 aborts instead", command="--rpc 127.0.0.1:50052"
     ),
-    related=("rpc-prompt-cache-abort",),
+    related=("rpc-prompt-cache-abort", "rpc-version-skew"),
 )
 
 
@@ -67,8 +65,9 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if facts.workers_or_none is None:
         raise MissingError("whether the workers answer: --probe asks them")
-    silent = [endpoint for endpoint, answers in facts.workers_or_none.items() if not answers]
-    left = [endpoint for endpoint, answers in facts.workers_or_none.items() if answers]
+    answering = facts.workers_or_none
+    silent = [e for e, answers in answering.items() if not answers and e not in facts.refused]
+    left = [endpoint for endpoint, answers in answering.items() if answers]
     if silent:
         yield Found(
             because=f"the engine gets no device from {', '.join(silent)}",

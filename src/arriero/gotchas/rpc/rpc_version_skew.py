@@ -1,0 +1,99 @@
+"""A worker of another build is refused: the server runs without it, or aborts
+
+Symptom
+-------
+The server starts, listens and answers, only slowly: everything is on the local machine. Among the
+first lines of the log are `RPC server version mismatch: N.N.N`, the worker's version, and `Failed
+to connect to HOST:PORT`, as if nobody were there. Newer builds abort instead (SIGABRT) with `RPC
+handshake failed for HOST:PORT`.
+
+Root cause
+----------
+Client and worker greet each other with the version of their protocol. The client takes a worker of
+the same major number whose minor number is not above its own, and refuses any other. The number
+goes up with commands and with the list of operations, so that builds a few weeks apart can differ;
+it says nothing of the build itself, and no flag gets around it. A build from before the number went
+up with operations (March 2026) may be taken in and then crash.
+
+Workaround
+----------
+The same build on every machine: update all of them together. Until then, leave the worker out of
+`--rpc`, so that `--fit` and `-ts` count with what is there.
+
+Better fix
+----------
+Say both versions and end with an error, neither going on without a worker that was named nor
+aborting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    MissingError,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("RPC", "workers", "placement"),
+    affects=Affects(backends=("RPC",), flags=("--rpc",)),
+    log=("RPC server version mismatch", "RPC handshake failed for"),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#26392", "ggml-org/llama.cpp#20330"),
+        builds="b10216 with a worker of 4.0.1; seen on 10068, 10092 and 10434; 11434 aborts",
+        command="--rpc 10.0.0.185:50052",
+    ),
+    related=("rpc-worker-unused",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if not facts.command.value("--rpc"):
+        return
+    if facts.workers_or_none is None:
+        raise MissingError("which version the workers speak: --probe asks them")
+    left = [endpoint for endpoint, answers in facts.workers_or_none.items() if answers]
+    for endpoint, refusal in facts.refused.items():
+        speaks = f"version {refusal.version}" if refusal.version else "another version"
+        yield Found(
+            because=f"{endpoint} speaks {speaks} of the protocol: the engine"
+            f" {'aborts at it' if refusal.fatal else 'goes on without it'}",
+            edit=(Edit(flag="--rpc", value=",".join(left) or None),),
+            flag="--rpc",
+            severity=Severity.ERROR if refusal.fatal else None,
+        )
+
+
+_RUN = Run(
+    flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers}", workers=(Worker(skewed=True),)
+)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="worker-of-another-build",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, workers=(Worker(),)),
+        shows=Signature(log=r"RPC server version mismatch|RPC handshake failed for"),
+        needs=(Needs.RPC_SERVER, Needs.OTHER_BUILD),
+    ),
+)
