@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from arriero.base.errors import NotFoundError, UsageError
+from arriero.engine import find_engine
 from arriero.gguf import write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.jobs.check import Options, check_command, check_file, fixed_lines, worst
 from arriero.memory import parse_pools
 from arriero.record import Check, Checks, Finding, decode, encode
+from tests.provoked.provoking import worker
 
 INPUTS = Path(__file__).parent.parent / "command" / "data" / "inputs"
 BUILD = Options(assume_build=10434)
@@ -199,14 +201,27 @@ def test_workers_are_contacted_only_if_asked(
 ) -> None:
     asked: list[object] = []
 
-    def listed(_: object, __: object, *, rpc: str | None = None) -> tuple[()]:
-        asked.append(rpc)
-        return ()
+    def ask(_: object, __: object, workers: tuple[str, ...]) -> tuple[tuple[()], dict[str, object]]:
+        asked.append(workers)
+        return (), {}
 
-    monkeypatch.setattr("arriero.engine.list_devices", listed)
+    monkeypatch.setattr("arriero.engine.devices.ask_workers", ask)
     words = ["llama-server", "-m", "M", "--rpc", "127.0.0.1:1"]
     engine = str(engine_path(10434))
     environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}
     check_command(words, Options(engine=engine), environ=environ)
     check_command(words, Options(engine=engine, probe=True), environ=environ)
-    assert asked == [None, "127.0.0.1:1"]
+    assert asked == [(), ("127.0.0.1:1",)]
+
+
+@pytest.mark.engine
+def test_a_worker_of_another_build(engine_path: Callable[[int], Path], tmp_path: Path) -> None:
+    other = find_engine(None, option=str(engine_path(10068)), environ={"PATH": ""}, cwd=tmp_path)
+    environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}
+    options = Options(engine=str(engine_path(10434)), probe=True)
+    with worker(other) as (endpoint, _):
+        words = ["llama-server", "-m", "M", "--rpc", endpoint]
+        found = check_command(words, options, environ=environ)
+    assert one(found, "rpc-version-skew").because.startswith(f"{endpoint} speaks version 4.")
+    assert found.fixed_argv == ("llama-server", "-m", "M")
+    assert "rpc-worker-unused" not in {f.id for f in found.findings}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arriero.engine import Engine, ListedDevice
     from arriero.gguf import Header
     from arriero.machine import Pool
+    from arriero.engine.devices import Refusal
     from arriero.record import EngineRecord
 
 
@@ -184,7 +185,7 @@ class _Checking:
         self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
     ) -> Facts:
         header = self._header(command, notes)
-        devices = self._devices(command, engine, source, notes)
+        devices, refused = self._devices(command, engine, source, notes)
         held = self._pools(header, devices)
         build = engine.build if engine is not None else self.options.assume_build
 
@@ -210,6 +211,7 @@ class _Checking:
             workers_or_none=self._workers(command, devices),
             planner=planner,
             own=engine is not None or build in KNOWN,
+            refused=refused,
         )
 
     def _pools(
@@ -244,19 +246,20 @@ class _Checking:
 
     def _devices(
         self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
-    ) -> tuple[ListedDevice, ...] | None:
-        rpc = command.value("--rpc") if self.options.probe else None
-        if rpc is not None and (engine is None or self.options.budget is not None):
+    ) -> tuple[tuple[ListedDevice, ...] | None, Mapping[str, Refusal]]:
+        """The devices, with those of workers if they are asked, and the workers it refuses."""
+        workers = tuple(_endpoints(command)) if self.options.probe else ()
+        if workers and (engine is None or self.options.budget is not None):
             notes.append("no worker was contacted: that takes an engine, and no --budget")
         if engine is None or self.options.budget is not None:
-            return None
-        from arriero.engine import list_devices
+            return None, {}
+        from arriero.engine.devices import ask_workers
 
         try:
-            return list_devices(engine, source.engine_environ(), rpc=rpc)
+            return ask_workers(engine, source.engine_environ(), workers)
         except ArrieroError as error:
             notes.append(f"the engine does not list its devices: {error.message}")
-            return None
+            return None, {}
 
     def _workers(
         self, command: Command, devices: Sequence[ListedDevice] | None
