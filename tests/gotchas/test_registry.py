@@ -27,7 +27,7 @@ from arriero.gotchas.model import (
     Signature,
     Worker,
 )
-from arriero.gotchas.registry import SECTIONS, GotchaError, collect
+from arriero.gotchas.registry import SECTIONS, GotchaError, collect, modules
 
 FILES = sorted(
     path
@@ -128,6 +128,10 @@ def test_a_file_defines_nothing_else_in_public(path: Path) -> None:
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
     assert {n for n in names if not n.startswith("_")} <= {"GOTCHA", "REPRODUCTIONS", "detect"}
+
+
+def test_every_file_that_comes_with_arriero_is_right() -> None:
+    assert collect(modules()) == registry()
 
 
 def test_every_file_is_loaded() -> None:

@@ -1,14 +1,19 @@
-"""Packages that load a module when one of its names is first used, not with the package."""
+"""What is made when it is first used: modules of a package, regular expressions.
+
+A command that answers at once needs few of them, and loading all would take most of its time.
+"""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
+from typing import Any, cast
 
 
 def late(package: str, **modules: str) -> Callable[[str], object]:
-    """A package's ``__getattr__``.
+    """A package's ``__getattr__`` that loads a module when one of its names is first used.
 
     A type checker does not see through it: the package also imports the names, for it alone.
 
@@ -27,3 +32,18 @@ def late(package: str, **modules: str) -> Callable[[str], object]:
         return value
 
     return load
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """``re.compile``, done when the first of its methods is used."""
+    return cast("re.Pattern[str]", _Pattern(text, flags))
+
+
+class _Pattern:
+    def __init__(self, text: str, flags: int) -> None:
+        self._given = (text, flags)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._given), name)  # which re keeps: compiled once
+        setattr(self, name, value)
+        return value

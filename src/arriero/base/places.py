@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import Final
 
+from arriero.base.late import pattern
 from arriero.base.secret import SEPARATOR
 
 DIRECTORY: Final = "<dir>"
@@ -45,18 +46,18 @@ _BINARIES: Final = _words(
     ollama podman python python3 rpc-server server sh taskset
     """
 )
-SUFFIX: Final = re.compile(
+SUFFIX: Final = pattern(
     r"\.(?:gguf|bin|safetensors|so(?:\.\d+){0,4}|dll|dylib|cuh?|c|cc|cpp|h|hpp|mm?|comp|metal|spv|"
     r"txt|log|jsonl?|jinja2?|gbnf|md|html?|csv|db|sqlite|sh|bat|cmd|ps1|exe|py|toml|ya?ml|ini|"
     r"conf|cfg|service|pem|key|crt|cert|png|jpe?g|gif|webp|wav|mp3|mp4|zip|tar|gz|xz|zst|whl|"
     r"part|tmp|sock|pid|lock|cache|dat|core|max|current|events|stat)\Z",
     re.IGNORECASE,
 )
-DATA_SUFFIX: Final = re.compile(
+DATA_SUFFIX: Final = pattern(
     r"\.(?:gguf|bin|safetensors|txt|log|jsonl?|jinja2?|csv|db|sqlite|pem|key|png|jpe?g|wav|mp3)\Z",
     re.IGNORECASE,
 )
-ANSI: Final = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,20}[A-Za-z]")
+ANSI: Final = pattern(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;]{0,20}[A-Za-z]")
 _HOST: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _SEP: Final = r"(?:\\?/|%2[Ff])"
 _ROOT: Final = r"(?:\\?/|%2[Ff]|\\{1,4})"
@@ -65,7 +66,7 @@ _SEGMENT: Final = r"""(?:[^\s/\\"'`:,;|<>(){}\[\]?&%]|%(?!2[Ff])|\\ )"""
 _UNIX_START: Final = (
     r"(?:(?<![\w.~/%)\]<>\\-])|(?<=[\s\"'=,;:(]-[A-Za-z])|(?<=\\[nrt\"'])|(?<=(?<!dir)>))"
 )
-PLACE: Final = re.compile(
+PLACE: Final = pattern(
     rf"(?P<url>(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{{1,15}}:(?:\\?/){{2}}(?!/)"
     r"(?:\\/|[^\s\"'<>`\\^{}|])*)"
     rf"|(?P<file>file:(?:\\?/){{2,3}})(?P<filepath>(?:[A-Za-z]:)?(?:{_SEP}|{_SEGMENT})+)"
@@ -80,60 +81,58 @@ PLACE: Final = re.compile(
     r"|(?P<relative>(?<![\w./@+~%>-])[\w.+@][\w.+@-]{0,99}"
     r"(?:(?:/|\\(?![nrtu\"\\]))[\w.+@-]{1,100}){1,20})"
 )
-MORE: Final = re.compile(
+MORE: Final = pattern(
     rf"(?: (?![-.~])(?:(?!=){_SEGMENT}){{1,60}}){{1,4}}"
     rf"(?:(?:{_SEP}+{_SEGMENT}+)+|(?<=\.gguf)|(?<=\.json)|(?<=\.log))"
 )
-HOME_USER: Final = re.compile(
+HOME_USER: Final = pattern(
     rf"(?:{_ROOT}(?:home|[Uu]sers)|{_SEP}(?:run{_SEP})?media){_ROOT}("
     rf"{_SEGMENT}{{1,64}}(?:(?<!/) {_SEGMENT}{{1,30}}(?=\\|/))?)"
     r"|(?<![\w./])~([A-Za-z][\w.-]{0,63})(?=/)"
     r"|(?i:(?<![A-Za-z])(?:user(?:name)?|logname|login)(?:=|\\*[\"']\s{0,2}[:=]\s{0,2}\\*[\"'])"
     r"|(?<!\w)uid=\d{1,10}\(|(?<![\w-])-u )([A-Za-z][\w.-]{0,63})"
 )
-JOURNAL: Final = re.compile(
+JOURNAL: Final = pattern(
     r"(?:^|\\n|\n)(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16})"
     rf" ({_HOST}) [\w./()@-]{{1,48}}(?:\[\d{{1,9}}\])?: "
 )
-HOSTNAME: Final = re.compile(
+HOSTNAME: Final = pattern(
     r"(?i:(?:hostname|computername|nodename)(?:\\*[\"'])?\s{0,2}[=:]\s{0,2}(?:\\*[\"'])?"
     rf"({_HOST}))|Linux ({_HOST}) \d+\.\d+\.\d+\S{{0,40}} #|Darwin ({_HOST}) \d+\.\d+\.\d+"
 )
-LOGIN: Final = re.compile(rf"(?<![\w.+-])([\w.-]{{1,32}})@({_HOST})(?=:[~/]|[ ]?[$#%] )")
-WORKER: Final = re.compile(rf"RPC\d{{0,3}}\[(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}\]")
-WORKERS: Final = re.compile(r"(?:--rpc|LLAMA_ARG_RPC|\brpc_servers?)" + SEPARATOR)
-ENDPOINT: Final = re.compile(
-    rf"(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}(?=[,;\s\"'\\]|\Z)"
-)
-PEER: Final = re.compile(
+LOGIN: Final = pattern(rf"(?<![\w.+-])([\w.-]{{1,32}})@({_HOST})(?=:[~/]|[ ]?[$#%] )")
+WORKER: Final = pattern(rf"RPC\d{{0,3}}\[(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}\]")
+WORKERS: Final = pattern(r"(?:--rpc|LLAMA_ARG_RPC|\brpc_servers?)" + SEPARATOR)
+ENDPOINT: Final = pattern(rf"(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}(?=[,;\s\"'\\]|\Z)")
+PEER: Final = pattern(
     r"(?:connect(?:ed|ing|ion)?|endpoint|server|worker|peer|remote|hostname|--host|hosted)"
     rf"(?: to| at| from| on|:|=)? ?:?[\"']?({_HOST}):\d{{2,5}}(?!\d)"
 )
-MACHINE: Final = re.compile(
+MACHINE: Final = pattern(
     r"(?<![\w-])(?:(?:DESKTOP|LAPTOP|WIN)-[A-Z0-9]{5,12}|ip-\d{1,3}(?:-\d{1,3}){3}"
     r"|[\w-]{1,40}-(?:MacBook|iMac|Mac-?[Mm]ini|Mac-?Studio|Mac-?Pro)[\w-]{0,20})(?![\w-])"
 )
-EMAIL: Final = re.compile(rf"(?<![\w.+%-])([\w.+%-]{{1,64}})@({_HOST})")
-MAC: Final = re.compile(r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])")
-UUID: Final = re.compile(
+EMAIL: Final = pattern(rf"(?<![\w.+%-])([\w.+%-]{{1,64}})@({_HOST})")
+MAC: Final = pattern(r"(?<![\w:-])(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}(?![\w:-])")
+UUID: Final = pattern(
     r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Za-z])"
 )
-SERIAL: Final = re.compile(
+SERIAL: Final = pattern(
     r"(\bserial(?:[ _-]?(?:no|num|number))?[\"']?\s{0,3}[:=#]\s{0,3}[\"']?)"
     r"(?=[\w-]{0,40}\d)[\w-]{4,40}",
     re.IGNORECASE,
 )
-V6: Final = re.compile(
+V6: Final = pattern(
     r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}(?:(?:\d{1,3}\.){3}\d{1,3})?"
     r"(?:%[\w.-]{1,16})?(?![\w:])"
 )
-V4: Final = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]?\d)(?![A-Za-z_])")
+V4: Final = pattern(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]?\d)(?![A-Za-z_])")
 # llama.cpp's own time stamps (minutes.seconds.milliseconds.microseconds) look like addresses.
-STAMP: Final = re.compile(r"\d{1,3}\.\d\d\.\d{3}\.\d{3}\Z")
-STAMPED: Final = re.compile(r"\s{1,3}[IWED](?:\s|\Z)")
-VERSION: Final = re.compile(r"(?:version|driver|release|v|ver\.?)[ :=\"']{0,3}\Z", re.IGNORECASE)
-DOMAIN: Final = re.compile(
+STAMP: Final = pattern(r"\d{1,3}\.\d\d\.\d{3}\.\d{3}\Z")
+STAMPED: Final = pattern(r"\s{1,3}[IWED](?:\s|\Z)")
+VERSION: Final = pattern(r"(?:version|driver|release|v|ver\.?)[ :=\"']{0,3}\Z", re.IGNORECASE)
+DOMAIN: Final = pattern(
     r"(?<![\w.@/\\-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}"
     r"(?:lan|local|localdomain|internal|intranet|corp|home|private|arpa|com|net|org|edu|gov|mil|"
     r"int|info|biz|io|ai|dev|app|cloud|tech|online|xyz|site|de|uk|fr|es|it|nl|eu|us|ca|jp|cn|br|"
@@ -141,18 +140,18 @@ DOMAIN: Final = re.compile(
     r"(?![\w-]|\.[\w])",
     re.IGNORECASE,
 )
-PRIVATE: Final = re.compile(
+PRIVATE: Final = pattern(
     r"\.(?:lan|local|localdomain|internal|intranet|corp|home|private|arpa|ts\.net)\Z"
 )
-PUBLIC: Final = re.compile(
+PUBLIC: Final = pattern(
     r"(?:[\w-]+\.)*(?:github\.com|githubusercontent\.com|ghcr\.io|huggingface\.co|hf\.co|ggml\.ai|"
     r"ggml\.org|pypi\.org|pythonhosted\.org|modelscope\.cn|example\.(?:com|org|net)|"
     r"docker\.io|nvidia\.com|amd\.com|intel\.com|khronos\.org|python\.org|jinja\.palletsprojects\.com)"
     r"\Z",
     re.IGNORECASE,
 )
-ALIAS: Final = re.compile(r"(?:host|worker)-\d{1,4}\Z")
-_SYSTEM: Final = re.compile(
+ALIAS: Final = pattern(r"(?:host|worker)-\d{1,4}\Z")
+_SYSTEM: Final = pattern(
     r"/dev/(?:dri(?:/\w+)?|kfd|nvidia\w*|null|shm|stdin|stdout|stderr)\Z"
     r"|/proc/(?:self|meminfo|cpuinfo|mounts|\d+)(?:/\w+)*\Z|/sys/(?:class|module|kernel)(?:/[\w.:-]+)*\Z"
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from arriero.base.late import pattern
 from arriero.base.secret import OPENING, SEPARATOR, rewrite, string_end, value_span
 
 PROMPT: Final = "<prompt>"
@@ -54,17 +54,17 @@ PROMPT_NAMES: Final = frozenset(
     }
 )
 
-_JSON_NAME: Final = re.compile(
+_JSON_NAME: Final = pattern(
     rf"""(?<!\\)(\\*)(["'])(?:{"|".join(sorted(PROMPT_NAMES))})\1\2\s{{0,4}}:\s{{0,4}}"""
 )
-_BRACKETS: Final = re.compile(r"""(?<!\\)(\\*)"|[\[\]{}]""")
-_PROMPT_FLAG: Final = re.compile(
+_BRACKETS: Final = pattern(r"""(?<!\\)(\\*)"|[\[\]{}]""")
+_PROMPT_FLAG: Final = pattern(
     r"(?<![\w-])(?:--(?:system-)?prompt|--reverse-prompt|--in-prefix|--in-suffix|-sys"
     r"|--mcp-servers-json|-[pr](?=\s{1,4}\\*[\"']))(?![\w-])" + SEPARATOR
 )
 # What follows these in a llama-server log is text of a request or of an answer, to the end of the
 # line and over the lines that carry no prefix of their own.
-_SPOKEN: Final = re.compile(
+_SPOKEN: Final = pattern(
     r"(?:next token:\s{0,8}\d{1,9}(?= ')"
     r"|draft candidate [^'\n]{0,60}(?=')"
     r"|prefill token: -?\d{1,9} ="
@@ -78,7 +78,7 @@ _SPOKEN: Final = re.compile(
     r" ?[:=](?= ?['\"]))"
     r"(?P<said>[^\n]+)"
 )
-_PREFIXED: Final = re.compile(
+_PREFIXED: Final = pattern(
     r"[^\n]{0,120}?\b\d{1,5}\.\d\d\.\d{3}\.\d{3} [IWED] |(?:\[\d{1,5}\] )?"
     r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve"
     r"|graph_reserve|decode|init|update|prompt_save|alloc_|set_|request:|response:|prompt:|INFO|WARN"
@@ -86,7 +86,7 @@ _PREFIXED: Final = re.compile(
 )
 _SPOKEN_LINES: Final = 400
 # A turn of a conversation in the markup of a chat template, unless log lines lie in between.
-_TURN: Final = re.compile(
+_TURN: Final = pattern(
     r"(?P<open><\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
     r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[INST\])"
     r"(?P<said>(?:(?!<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<\|eot_id\|>|\[/?INST\]"

@@ -6,13 +6,14 @@ is linear in the text whatever the text is.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
+
+from arriero.base.late import pattern
 
 SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
 
@@ -27,17 +28,17 @@ _NAME: Final = (
     r"|passphrase|private[_-]?key|credentials?"
     r"|(?:auth|access|refresh|bearer|session|hf|id)[_-]?token"
 )
-SECRET_FLAG: Final = re.compile(_FLAG + r"\Z")
-SECRET_NAME: Final = re.compile(
+SECRET_FLAG: Final = pattern(_FLAG + r"\Z")
+SECRET_NAME: Final = pattern(
     rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat))\Z", re.IGNORECASE
 )
 # A word may also begin right after an ANSI colour or an escaped newline inside a JSON string.
 _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=[;\[]\d\d\dm)|(?<=\\[nrt]))"
-_PEM: Final = re.compile(
+_PEM: Final = pattern(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----))*+"
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
 )
-_TOKEN: Final = re.compile(
+_TOKEN: Final = pattern(
     r"hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}"
     r"|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
     r"|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
@@ -45,11 +46,11 @@ _TOKEN: Final = re.compile(
     r"|eyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]*){0,4}"
     rf"|{_START}sk-[A-Za-z0-9_-]{{16,}}"
 )
-_BEARER: Final = re.compile(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
+_BEARER: Final = pattern(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
 # The server prints the last characters of its only key.
-_KEY_TAIL: Final = re.compile(r"(api_keys: )\*+[^\s*]{1,16}")
-_USERINFO: Final = re.compile(r"(:(?:\\?/){2})[^\s/\"'<>?#\\]{1,512}@")
-_QUERY: Final = re.compile(
+_KEY_TAIL: Final = pattern(r"(api_keys: )\*+[^\s*]{1,16}")
+_USERINFO: Final = pattern(r"(:(?:\\?/){2})[^\s/\"'<>?#\\]{1,512}@")
+_QUERY: Final = pattern(
     r"([?&;](?:[\w.-]{0,40}(?:token|key|sig|signature|secret|password|passwd|credentials?|auth|"
     r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
     re.IGNORECASE,
@@ -60,7 +61,7 @@ _MIXED: Final = (  # twelve or more characters, letters and digits among them
     r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
     r"""(?=["'\\]{0,4}[\d_.+/=-]{0,64}[A-Za-z])"""
 )
-_KEYED: Final = re.compile(
+_KEYED: Final = pattern(
     rf"(?<![\w-]){_FLAG}(?![\w-]){SEPARATOR}"
     rf"|(?i:{_NAME}){_ASSIGN}(?!\d{{1,4}} keys loaded)"
     rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
@@ -68,13 +69,13 @@ _KEYED: Final = re.compile(
     rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
     r"|(?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
 )
-_HEADER: Final = re.compile(
+_HEADER: Final = pattern(
     r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
 )
-_HEADER_VALUE: Final = re.compile(r"""[^"'\\\n\r]*""")
-_BARE: Final = re.compile(r"""(?:\\[^nrtu"'\\\s]|\\ |[^\s"'\\&;|<>])*""")
-OPENING: Final = re.compile(r"""(\\*)(["'`])""")
-_QUOTES: Final = {q: re.compile(rf"(?<!\\)(\\*){q}") for q in "\"'`"}
+_HEADER_VALUE: Final = pattern(r"""[^"'\\\n\r]*""")
+_BARE: Final = pattern(r"""(?:\\[^nrtu"'\\\s]|\\ |[^\s"'\\&;|<>])*""")
+OPENING: Final = pattern(r"""(\\*)(["'`])""")
+_QUOTES: Final = {q: pattern(rf"(?<!\\)(\\*){q}") for q in "\"'`"}
 
 
 def string_end(text: str, opening: re.Match[str]) -> int:
@@ -133,6 +134,8 @@ def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _variants(secret: str) -> set[str]:
     """The ways a literal is written: as it is, in JSON, in a URL, in HTML, in a shell."""
+    import html  # late: its table of names is long
+
     escaped = json.dumps(secret)[1:-1]
     plain = json.dumps(secret, ensure_ascii=False)[1:-1]
     encoded = {quote(secret, safe=""), quote(secret), quote_plus(secret)}

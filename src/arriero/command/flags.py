@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
-_ENTRY: Final = re.compile(r" {0,4}(-\S.*)\Z")
-_NAME: Final = re.compile(r"(--?[A-Za-z][\w.-]*)(, *)?")
-_ENV: Final = re.compile(r"\(env: (\w+)\)")
-_DEFAULT: Final = re.compile(r"\bdefault: (?:'([^']*)'|([^,;()]*))")
-_LEVEL: Final = re.compile(r"- (\d+): ([a-z]+)")
-_ENUM: Final = re.compile(r"(?:\{([^}]+)\}|\[([\w|-]+)\]|<(\w+(?:\|\w+)+)>)\Z")
+from arriero.base.late import pattern
+
+_ENTRY: Final = pattern(r" {0,4}(-\S.*)\Z")
+_NAME: Final = pattern(r"(--?[A-Za-z][\w.-]*)(, *)?")
+_ENV: Final = pattern(r"\(env: (\w+)\)")
+_DEFAULT: Final = pattern(r"\bdefault: (?:'([^']*)'|([^,;()]*))")
+_LEVEL: Final = pattern(r"- (\d+): ([a-z]+)")
+_ENUM: Final = pattern(r"(?:\{([^}]+)\}|\[([\w|-]+)\]|<(\w+(?:\|\w+)+)>)\Z")
 _LONGEST_HELP: Final = 1 << 20
 
 
@@ -181,4 +183,4 @@ def builtin_flags(build: int | None = None) -> FlagTable:
     """
     known = [number for number in BUILTIN if build is None or number <= build] or BUILTIN[:1]
     name = "flags.json" if known[-1] == BUILTIN[-1] else f"flags-{known[-1]}.json"
-    return decode_flags(resources.files(__package__).joinpath(name).read_bytes())
+    return decode_flags(Path(__file__).with_name(name).read_bytes())

@@ -7,18 +7,20 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from arriero.base.late import pattern
+
 MASK: Final = "***"
 
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = pattern(
     r"(?:^|[-_])(?:key|token|secret|password|passwd|passphrase|credentials?|mcp-servers-json)\Z"
     r"|LLAMA_ARG_MCP_SERVERS_JSON\Z|LLAMA_API_KEY\Z",
     re.IGNORECASE,
 )
-_USERINFO: Final = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/@]+)@", re.IGNORECASE)
-_QUERY: Final = re.compile(
+_USERINFO: Final = pattern(r"\b[a-z][a-z0-9+.-]*://([^\s/@]+)@", re.IGNORECASE)
+_QUERY: Final = pattern(
     r"[?&][\w-]*(?:key|token|secret|password|signature|sig|credential)=([^&\s#]+)", re.IGNORECASE
 )
-_HF_TOKEN: Final = re.compile(r"\bhf_[A-Za-z0-9]{16,}\b")
+_HF_TOKEN: Final = pattern(r"\bhf_[A-Za-z0-9]{16,}\b")
 _SHORTEST: Final = 6
 """Shorter secrets are masked where they stand, not searched for: `1` is in every command."""
 

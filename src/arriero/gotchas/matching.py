@@ -30,16 +30,22 @@ class Matched:
 
 
 Locate = Callable[[str | None], str | None]
+Said = Callable[[str], Sequence[GotchaVerdict]]
+"""The verdicts on a gotcha by its id; asked only about one that is found."""
 
 
 def _nowhere(_: str | None) -> str | None:
     return None
 
 
+def _nothing(_: str) -> Sequence[GotchaVerdict]:
+    return ()
+
+
 def match(
     facts: Facts,
     rules: Registry,
-    verdicts: Sequence[GotchaVerdict] = (),
+    said: Said = _nothing,
     *,
     locate: Locate = _nowhere,
 ) -> Matched:
@@ -51,9 +57,9 @@ def match(
     findings: list[Finding] = []
     unchecked: list[Unchecked] = []
     for entry in rules.entries:
-        standing = Standing(tuple(v for v in verdicts if v.gotcha == entry.id))
         try:
             for found in entry.detect(facts):
+                standing = Standing(tuple(said(entry.id)))
                 findings.append(_finding(entry, found, facts, standing, locate(found.flag)))
         except MissingError as error:
             unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.what))
@@ -98,13 +104,13 @@ def _edited(facts: Facts, edit: tuple[Edit, ...]) -> Facts | None:
         return None
 
 
-def repaired(facts: Facts, rules: Registry, verdicts: Sequence[GotchaVerdict] = ()) -> Command:
+def repaired(facts: Facts, rules: Registry, said: Said = _nothing) -> Command:
     """The command with the edits of :func:`repair`."""
-    return repair(facts, rules, verdicts)[0]
+    return repair(facts, rules, said)[0]
 
 
 def repair(
-    facts: Facts, rules: Registry, verdicts: Sequence[GotchaVerdict] = ()
+    facts: Facts, rules: Registry, said: Said = _nothing
 ) -> tuple[Command, tuple[Finding, ...]]:
     """The command with the edit of one finding after the other, until none changes it.
 
@@ -116,7 +122,7 @@ def repair(
     """
     applied: list[Finding] = []
     for _ in range(ROUNDS):
-        findings = match(facts, rules, verdicts).findings
+        findings = match(facts, rules, said).findings
         for finding in sorted(findings, key=lambda f: rules.get(f.id).bundle != _WORDS):
             changed = _edited(facts, finding.edit or ())
             if finding.edit and changed and changed.command.words != facts.command.words:

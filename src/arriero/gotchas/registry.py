@@ -7,7 +7,8 @@ A file ``gotchas/<bundle>/<id with underscores>.py`` has:
 - ``detect(facts)``: a generator of :class:`Found`,
 - ``REPRODUCTIONS``: what ``verify`` runs, if the parts at hand can show it.
 
-Everything else that is wrong with one is refused when it is loaded.
+:func:`collect` refuses everything else that is wrong with one. A test does that with all that come
+with Arriero; a check of a command takes them as they are.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from types import ModuleType
 from typing import Final
 
 from arriero.base.errors import ArrieroError, NotFoundError
+from arriero.base.late import pattern
 from arriero.gotchas.model import Detect, Gotcha, Reproduction
 
 SECTIONS: Final = ("Symptom", "Root cause", "Workaround", "Better fix")
-_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-_ISSUE: Final = re.compile(r"[\w.-]+/[\w.-]+#\d+\Z")
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d\Z")
+_ID: Final = pattern(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+_ISSUE: Final = pattern(r"[\w.-]+/[\w.-]+#\d+\Z")
+_DAY: Final = pattern(r"\d{4}-\d\d-\d\d\Z")
 _HEADING: Final = re.compile(r"^([A-Z][\w -]*)\n-{3,}\n", re.MULTILINE)
 
 
@@ -75,12 +77,14 @@ def registry() -> Registry:
     """Every gotcha that comes with Arriero.
 
     Raises:
-        GotchaError: One of the files is not what it must be.
+        GotchaError: One of the files has a field that a head has not, or lacks one.
     """
-    return collect(_modules())
+    entries = map(_entry, modules())
+    return Registry(tuple(sorted(entries, key=lambda entry: entry.id)))
 
 
-def _modules() -> Iterator[ModuleType]:
+def modules() -> Iterator[ModuleType]:
+    """The file of each gotcha that comes with Arriero."""
     import arriero.gotchas as room
 
     for bundle in pkgutil.iter_modules(room.__path__):
@@ -122,22 +126,27 @@ def read(module: ModuleType) -> Entry:
     Raises:
         GotchaError: It is not what it must be; the message says which file and what.
     """
+    entry = _entry(module)
+    problems = (
+        *_text_problems(*_text(module.__doc__ or "")),
+        *_head_problems(entry.head, entry.id),
+        *_reproduction_problems(entry.reproductions),
+    )
+    if problems:
+        raise GotchaError(f"gotcha {entry.id}: {problems[0]}")
+    return entry
+
+
+def _entry(module: ModuleType) -> Entry:
     _, _, tail = module.__name__.rpartition("arriero.gotchas.")
     bundle, _, name = tail.rpartition(".")
     own = name.replace("_", "-")
     head, detect = getattr(module, "GOTCHA", None), getattr(module, "detect", None)
-    reproductions = getattr(module, "REPRODUCTIONS", ())
     if not isinstance(head, Gotcha) or not callable(detect):
         raise GotchaError(f"gotcha {own}: it needs GOTCHA and detect")
     title, names, texts = _text(module.__doc__ or "")
-    problems = (
-        *_text_problems(title, names, texts),
-        *_head_problems(head, own),
-        *_reproduction_problems(reproductions),
-    )
-    if problems:
-        raise GotchaError(f"gotcha {own}: {problems[0]}")
     sections = dict(zip(names, texts, strict=True))
+    reproductions = getattr(module, "REPRODUCTIONS", ())
     return Entry(own, bundle, title, sections, head, detect, tuple(reproductions))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,13 +16,14 @@ import msgspec
 
 from arriero.base.errors import RecordError
 from arriero.record import GotchaVerdict, Verdicts, decode, read_document, write_document
-from arriero.store.store import default_directory
+from arriero.store import default_directory
 
 Status = Literal["draft", "reproduced", "not reproduced", "refuted"]
 Confidence = Literal["high", "medium", "low"]
 REPRODUCED: Final = "reproduced"
 NOT_REPRODUCED: Final = "not reproduced"
 COULD_NOT_RUN: Final = "could not run"
+_SHIPPED: Final = Path(__file__).with_name("verdicts")
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,11 @@ def check_verdict(verdict: GotchaVerdict) -> None:
         raise RecordError(f"verdict on {verdict.gotcha}/{verdict.reproduction} {wrong}")
 
 
-def shipped() -> tuple[GotchaVerdict, ...]:
-    """The verdicts that come with Arriero."""
+def shipped(gotcha: str = "*") -> tuple[GotchaVerdict, ...]:
+    """The verdicts that come with Arriero, on one gotcha or on all."""
     found: list[GotchaVerdict] = []
-    for file in sorted(resources.files(__package__).joinpath("verdicts").iterdir(), key=str):
-        if file.name.endswith(".json"):
-            found += _checked(decode(file.read_bytes(), file.name), file.name)
+    for path in sorted(_SHIPPED.glob(f"{gotcha}.json")):
+        found += _checked(decode(path.read_bytes(), path.name), path.name)
     return tuple(found)
 
 
@@ -106,11 +105,11 @@ def own_directory() -> Path:
     return default_directory() / "verdicts"
 
 
-def own(directory: Path | None = None) -> tuple[GotchaVerdict, ...]:
-    """A user's own verdicts; files that cannot be read count as none."""
+def own(directory: Path | None = None, gotcha: str = "*") -> tuple[GotchaVerdict, ...]:
+    """A user's own verdicts, on one gotcha or on all; files that cannot be read count as none."""
     found: list[GotchaVerdict] = []
     directory = directory or own_directory()
-    for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
+    for path in sorted(directory.glob(f"{gotcha}.json")) if directory.is_dir() else ():
         try:
             found += _checked(read_document(path), str(path))
         except RecordError:
@@ -124,6 +123,11 @@ def _checked(document: msgspec.Struct, where: str) -> Iterable[GotchaVerdict]:
     for verdict in document.verdicts:
         check_verdict(verdict)
     return document.verdicts
+
+
+def on(gotcha: str) -> tuple[GotchaVerdict, ...]:
+    """What is known of one gotcha: the verdicts that come with Arriero and the user's own."""
+    return merged(shipped(gotcha), own(gotcha=gotcha))
 
 
 def merged(*groups: Sequence[GotchaVerdict]) -> tuple[GotchaVerdict, ...]:

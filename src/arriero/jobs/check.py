@@ -7,6 +7,7 @@ of are imported where they are used.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +19,16 @@ from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
 from arriero.gotchas import Facts, Registry, match, registry, repair
-from arriero.gotchas.verdicts import merged, own, shipped
-from arriero.record import Check, Checks, Finding, GotchaVerdict, Plan
+from arriero.gotchas.matching import Said
+from arriero.gotchas.verdicts import on
+from arriero.record import Check, Checks, Finding, Plan
 
 if TYPE_CHECKING:
     from arriero.command.inputs.model import Written
     from arriero.engine import Engine, ListedDevice
+    from arriero.engine.devices import Refusal
     from arriero.gguf import Header
     from arriero.machine import Pool
-    from arriero.engine.devices import Refusal
     from arriero.record import EngineRecord
 
 
@@ -118,7 +120,7 @@ class _Checking:
     rules: Registry = field(default_factory=registry)
     engines: dict[str | None, Engine | str] = field(default_factory=dict)
     """By the program that names one: the engine, or why there is none."""
-    verdicts: tuple[GotchaVerdict, ...] = field(default_factory=lambda: merged(shipped(), own()))
+    said: Said = field(default_factory=lambda: functools.cache(on))
 
     def check_written(self, written: Written) -> Check:
         try:
@@ -136,10 +138,10 @@ class _Checking:
             command = command.with_flags(engine.flags)
         facts = self._facts(command, engine, source, notes)
         found = match(
-            facts, self.rules, self.verdicts,
+            facts, self.rules, self.said,
             locate=lambda flag: source.locate(command, flag),
         )  # fmt: skip
-        fixed, applied = repair(facts, self.rules, self.verdicts)
+        fixed, applied = repair(facts, self.rules, self.said)
         first = {_mended(finding) for finding in found.findings}
         changed = fixed.words != command.words
         redactor = Redactor.for_this_machine(secrets=set(command.secrets()))
@@ -209,9 +211,9 @@ class _Checking:
             pools=held,
             devices_or_none=devices,
             workers_or_none=self._workers(command, devices),
+            refused=refused,
             planner=planner,
             own=engine is not None or build in KNOWN,
-            refused=refused,
         )
 
     def _pools(

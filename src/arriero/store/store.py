@@ -9,7 +9,6 @@ no more.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import sqlite3
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import platformdirs
 
 from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
@@ -36,6 +34,7 @@ from arriero.record import (
     decode,
     encode,
 )
+from arriero.store.directory import default_directory
 
 _FILE: Final = "history.sqlite3"
 _APPLICATION: Final = 0x41525249  # "ARRI": whose file it is, in SQLite's header
@@ -77,14 +76,6 @@ _RUNS: Final = 2000
 """Runs kept; the oldest go. A few KiB each."""
 _SAVE_RUN: Final = "INSERT OR REPLACE INTO runs (key, arch, document) VALUES (?, ?, ?)"
 _COLUMNS: Final = "id, schema, created_at, summary, complete"
-
-
-def default_directory() -> Path:
-    """``ARRIERO_HOME``, or where this system keeps a user's data."""
-    chosen = os.environ.get("ARRIERO_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    return Path(platformdirs.user_data_dir("arriero", appauthor=False))
 
 
 def new_id(prefix: str) -> str:

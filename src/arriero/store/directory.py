@@ -1,0 +1,16 @@
+"""Where the history and what goes with it are kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def default_directory() -> Path:
+    """``ARRIERO_HOME``, or where this system keeps a user's data."""
+    chosen = os.environ.get("ARRIERO_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    return Path(platformdirs.user_data_dir("arriero", appauthor=False))
