@@ -29,8 +29,8 @@ def disk_bytes(path: Path) -> int:
 class Served:
     """A server that listens; ``log`` is everything it has said so far."""
 
-    def __init__(self, port: int, log_file: Path) -> None:
-        self.port, self._log_file = port, log_file
+    def __init__(self, port: int, log_file: Path, pid: int = 0) -> None:
+        self.port, self._log_file, self.pid = port, log_file, pid
 
     @property
     def log(self) -> str:
@@ -64,7 +64,7 @@ def serve(engine: Path, model: Path, *flags: str) -> Iterator[Served]:
             assert process.poll() is None, f"ended with {process.returncode}:\n{text[-2000:]}"
             assert time.monotonic() < deadline, text[-2000:]
             time.sleep(0.02)
-        yield Served(int(listening[1]), log_file)
+        yield Served(int(listening[1]), log_file, process.pid)
     finally:
         process.kill()
         process.wait()

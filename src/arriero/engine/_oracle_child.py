@@ -648,13 +648,22 @@ class Library:
         for name, size in self.allocated:
             stored[name] = stored.get(name, 0) + size
         whole = self._usage(request, warmup=True)
+        flash_attn = request["flash_attn"] == "on"
+        if request["flash_attn"] == "auto":
+            flash_attn = whole == self._usage({**request, "flash_attn": "on"}, warmup=True)
         if any(stored.get(name, 0) < size for name, size in bare.items()):
             raise Refusal("the engine's account of the projector's weights is not one known here")
         return {
             "buffers": [
-                {"device": name, "model": stored.get(name, 0), "compute": size - bare.get(name, 0)}
+                {
+                    "device": name,
+                    "model": stored.get(name, 0),
+                    "tensors": bare.get(name, 0),
+                    "compute": size - bare.get(name, 0),
+                }
                 for name, size in whole.items()
-            ]
+            ],
+            "flash_attn": flash_attn,
         }
 
     def _usage(self, request: Mapping[str, Any], *, warmup: bool) -> dict[str, int]:
@@ -668,6 +677,8 @@ class Library:
             "flash_attn_type": _choice(_FLASH_ATTN, request, "flash_attn"),
             "warmup": warmup,
         }
+        if request["device"] and request["use_gpu"] and "device" in layout.members:
+            values["device"] = self._device(request["device"])
         params = _by_value(layout.filled(values))
         usage = self.call(
             "_Z21mtmd_get_memory_usagePKc19mtmd_context_params",

@@ -100,20 +100,26 @@ class DryRun:
 class ProjectorBuffer:
     """What one buffer type holds for a projector, in bytes.
 
-    ``model`` is its weights, padding included. ``compute`` is for the image of the server's
-    warm-up: a larger one, or several that are encoded together, take more.
+    ``model`` is its weights, padding included; ``tensors`` is without, as the engine's own
+    ``--fit`` counts. ``compute`` is for the image of the server's warm-up: a larger one, or several
+    that are encoded together, take more.
     """
 
     device: str
     model: int
+    tensors: int
     compute: int
 
 
 @dataclass(frozen=True)
 class ProjectorRun:
-    """The engine's answer about a projector. Exact for the start on a local device."""
+    """The engine's answer about a projector. Exact for the start on a local device.
+
+    ``flash_attn`` is whether it computes with flash attention.
+    """
 
     buffers: tuple[ProjectorBuffer, ...]
+    flash_attn: bool
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,15 @@ class ProjectorRequest:
     """A multimodal projector as ``--mmproj`` and the flags beside it set it up.
 
     The defaults are those of ``llama-server``; -1 leaves the limits of an image to the projector.
+    ``device`` empty is the engine's own choice. Builds that read it from ``MTMD_BACKEND_DEVICE``
+    alone are not told of it.
     """
 
     path: Path
     use_gpu: bool = True
+    device: str = ""
     flash_attn: Literal["auto", "on", "off"] = "auto"
     image_min_tokens: int = -1
     image_max_tokens: int = -1
+    warmup: bool = True
+    """Whether the server reserves compute at its start; without, with the first image."""

@@ -145,10 +145,10 @@ def _metadata(p: Projector) -> dict[str, Value | list[float]]:
 
 def _tensors(p: Projector) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and dimensions, fastest first, in file order."""
-    n, wide, norms = p.embedding, p.feed_forward, ("weight",)
+    n, wide = p.embedding, p.feed_forward
+    norms = ("weight", "bias") if p.kind == "gemma3" else ("weight",)
     yield "v.patch_embd.weight", (p.patch_size, p.patch_size, 3, n)
     if p.kind == "gemma3":
-        norms = ("weight", "bias")
         yield "v.patch_embd.bias", (n,)
         yield "v.position_embd.weight", (n, (p.image_size // p.patch_size) ** 2)
         yield from ((f"v.post_ln.{part}", (n,)) for part in norms)

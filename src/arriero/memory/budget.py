@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,7 +13,16 @@ from arriero.base.sizes import human
 from arriero.base.words import Component, Method
 from arriero.command import Command
 from arriero.engine import Engine
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.engine.oracle import (
+    DryRun,
+    DryRunRequest,
+    ProjectorBuffer,
+    ProjectorRequest,
+    ProjectorRun,
+    Unanswered,
+    dry_run,
+    projector_run,
+)
 from arriero.gguf import Header, Model, describe
 from arriero.machine import Pool
 from arriero.memory.architectures import AFTER_10435, Memory
@@ -48,6 +58,12 @@ from arriero.memory.placement import (
     weights,
 )
 from arriero.memory.pools import HOST, all_fit, device_of, integrated, is_on_host, planned_pools
+from arriero.memory.projector import (
+    device_of_projector,
+    projector_lines,
+    request_of,
+    share_of_fit,
+)
 from arriero.memory.settings import Settings, settings_of
 from arriero.memory.threads import reserved_address_space
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
@@ -98,6 +114,7 @@ def plan_budget(
         calibrations=tuple(calibrations),
         draft=draft,
         mmproj=mmproj,
+        projector=request_of(command, environ or {}, build),
         ask=ask,
     )
     return planning.plan(command)
@@ -138,6 +155,7 @@ class _Planning:
         calibrations: tuple[Calibration, ...],
         draft: Header | None,
         mmproj: Header | None,
+        projector: ProjectorRequest | None,
         ask: Callable[[DryRunRequest], DryRun | Unanswered] | None,
     ) -> None:
         self._header, self._about, self._settings = header, about, settings
@@ -150,14 +168,15 @@ class _Planning:
         """The engine did not answer once: it is not asked again."""
         self._lacks: bool | None = False
         """Whether this build does not know the architecture; null where nobody can say."""
-        self._draft, self._mmproj = draft, mmproj
+        self._draft, self._mmproj, self._projector = draft, mmproj, projector
+        self._engine = engine
         self._asked = ask if engine is None or ask is not None else _dry_runs(engine, self._environ)
         self._notes: list[PlanNote] = []
         self._sized: dict[int, tuple[Sequence[CacheTensor], int]] = {}
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
-        listed = [name for pool in pools for name in pool.devices if name != HOST]
-        self._devices = chosen_devices(settings.request, listed, integrated(pools))
+        self._listed = [name for pool in pools for name in pool.devices if name != HOST]
+        self._devices = chosen_devices(settings.request, self._listed, integrated(pools))
         self._request = replace(
             settings.request,
             devices=self._devices or (),
@@ -335,6 +354,10 @@ class _Planning:
             extra = self._drafting_on_devices(self._settings.request.n_ctx)
             for i, device in enumerate(self._devices):
                 targets[i] += extra.get(device, 0)
+        if self._projector is not None:
+            run = self._projected or self._bare_projector(self._projector)
+            share = share_of_fit(self._projector, run, self._listed)
+            targets = [target + share.get(i, 0) for i, target in enumerate(targets)]
         return tuple(targets)
 
     def _drafting_on_devices(self, n_ctx: int) -> dict[str, int]:
@@ -695,14 +718,44 @@ class _Planning:
 
     def _attachments(self) -> Iterator[PlanBuffer]:
         """Other models that the command loads beside the main one."""
-        settings = self._settings
         yield from self._drafting()
-        if settings.mmproj is not None:
-            device = self._devices[0] if self._devices else CPU
-            if self._mmproj is not None:
-                size = sum(pad(t.bytes) for t in self._mmproj.tensors)
-                yield _line(Component.MMPROJ, device, size, Method.ESTIMATED)
-            yield _unknown(Component.MMPROJ, device, "its compute buffer depends on the images")
+        if self._projector is not None:
+            place = self._place_of_projector(self._projector)
+            kept = self._margins().get(place)
+            margin = human(kept) if kept else ""
+            yield from projector_lines(
+                self._projector, self._mmproj, self._projected, place, margin
+            )
+
+    def _place_of_projector(self, request: ProjectorRequest) -> str:
+        return device_of_projector(request, self._listed, integrated(self._pools))
+
+    def _bare_projector(self, request: ProjectorRequest) -> ProjectorRun:
+        """Its weights alone, where no engine tells the rest."""
+        self._note("fit", "--fit keeps free what a projector computes with too: not known here")
+        size = sum(t.bytes for t in self._mmproj.tensors) if self._mmproj is not None else 0
+        buffer = ProjectorBuffer(self._place_of_projector(request), size, size, 0)
+        return ProjectorRun((buffer,), flash_attn=False)
+
+    @cached_property
+    def _projected(self) -> ProjectorRun | None:
+        """The engine's account of the projector, if it has the device that is planned for."""
+        request, engine = self._projector, self._engine
+        if request is None or engine is None or self._mmproj is None:
+            return None
+        place = self._place_of_projector(request)
+        if place.startswith("RPC"):
+            return None
+        run = projector_run(
+            engine.path.resolve().parent,
+            request,
+            environ=self._environ,
+            timeout=_DRY_RUN_SECONDS,
+        )
+        if isinstance(run, Unanswered):
+            self._note("dry_run", f"no dry run of the projector: {run.reason}")
+            return None
+        return run if any(b.device == place and b.model for b in run.buffers) else None
 
     def _drafting(self) -> Iterator[PlanBuffer]:
         """The model or context that drafts."""
@@ -729,11 +782,11 @@ class _Planning:
             return None
         follows = self._build is None or self._build >= AFTER_10435
         named = main.devices if follows and draft.devices is None else draft.devices
-        listed = [name for pool in self._pools for name in pool.devices if name != HOST]
+        own = chosen_devices(replace(draft, devices=named), self._listed, integrated(self._pools))
         return replace(
             draft,
             n_ctx=n_ctx if follows else main.n_ctx,
-            devices=chosen_devices(replace(draft, devices=named), listed, integrated(self._pools)),
+            devices=own,
             embeddings=draft.embeddings and not follows,
             tensor_split=self._request.tensor_split,
         )

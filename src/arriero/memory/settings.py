@@ -68,7 +68,6 @@ class Settings:
     draft: DryRunRequest | None = None
     """The context that drafts, of a model of its own or of this model's NextN layers. Its context
     is the command's, and its devices are null unless the command names them for it."""
-    mmproj: str | None = None
 
     def fit_target(self, device: int) -> int:
         """Bytes that fit keeps free on a device, by its place in the engine's list."""
@@ -169,7 +168,6 @@ def settings_of(
         speculation=speculation,
         draft_model=command.value("-md"),
         draft=_draft(command, request, speculation),
-        mmproj=command.value("--mmproj"),
     )
 
 
@@ -223,9 +221,12 @@ def _flash_attn(command: Command, type_v: str) -> Literal["auto", "on", "off"]:
 
 
 def _speculation(command: Command) -> tuple[str, ...]:
+    """Kinds of speculation. A draft model alone is one only where there is no flag for the kind:
+    elsewhere it is loaded with its context, and nothing drafts (seen on four builds since 10068).
+    """
     said = command.value("--spec-type") or ""
     kinds = tuple(kind for kind in re.split(r"[,\s]+", said) if kind and kind != "none")
-    if not kinds and command.has("-md"):
+    if not kinds and command.has("-md") and not command.flags.knows("--spec-type"):
         return ("draft-simple",)
     return kinds
 

@@ -1,0 +1,185 @@
+"""A multimodal projector (``--mmproj``): where it goes, what it takes, what an image adds to it.
+
+Sources: ``tools/mtmd/clip.cpp`` and ``tools/server/server-context.cpp`` of builds 10068, 10435 and
+11434.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from arriero.base.words import Component, Method
+from arriero.command import Command
+from arriero.engine.request import ProjectorRequest
+from arriero.gguf import Header
+from arriero.memory.architectures import AFTER_10435
+from arriero.memory.caches import CPU_ALIGNMENT
+from arriero.memory.context import pad
+from arriero.memory.placement import CPU
+from arriero.record import PlanBuffer
+
+if TYPE_CHECKING:
+    from arriero.engine.oracle import ProjectorRun
+
+_ONE_SIZE: Final = frozenset({"gemma3"})
+"""Kinds that scale every image to the size of the warm-up and encode one at a time."""
+_TOKENS: Final = {
+    "pixtral": (1024, 256),
+    "kimivl": (1024, 256),
+    "qwen2vl_merger": (4096, 46 * 46),
+    "qwen2.5vl_merger": (4096, 46 * 46),
+    "qwen3vl_merger": (4096, 46 * 46),
+    "glm4v": (4096, 46 * 46),
+}
+"""Kinds that take as many tokens as an image is large, one image at a time: the most by default,
+and those of the warm-up."""
+_MASKED: Final = frozenset({"qwen2.5vl_merger"})
+"""Its mask has a row of every patch for every patch, with flash attention too."""
+_LOADED_WHOLE: Final = _ONE_SIZE | {"pixtral"}
+"""Kinds of which every tensor was seen to be loaded."""
+
+
+def request_of(
+    command: Command, environ: Mapping[str, str], build: int | None
+) -> ProjectorRequest | None:
+    """The projector that a command loads; null without one in a local file.
+
+    It took the first device, whatever ``-dev`` says, up to build 10435; later builds follow it.
+    """
+    path = command.value("--mmproj")
+    if path is None:
+        return None
+    use_gpu = command.switch("--mmproj-offload") is not False
+    device = command.value("--mmproj-device") or environ.get("MTMD_BACKEND_DEVICE", "")
+    if build is None or build >= AFTER_10435:
+        device = device or (command.value("-dev") or "").partition(",")[0].strip()
+        use_gpu = use_gpu and device != "none"
+    said = command.value("-fa") or "auto"
+    return ProjectorRequest(
+        path=Path(path).expanduser(),
+        use_gpu=use_gpu,
+        device=device,
+        flash_attn=cast(
+            Literal["auto", "on", "off"], said if said in ("auto", "on", "off") else "auto"
+        ),
+        image_min_tokens=command.number("--image-min-tokens") or -1,
+        image_max_tokens=command.number("--image-max-tokens") or -1,
+        warmup=command.switch("--warmup") is not False,
+    )
+
+
+def device_of_projector(
+    request: ProjectorRequest, listed: Sequence[str], integrated: Set[str]
+) -> str:
+    """The first device that is no part of the processor, else the first one; a worker is one."""
+    if not request.use_gpu:
+        return CPU
+    if request.device in listed:
+        return request.device
+    return next((name for name in listed if name not in integrated), next(iter(listed), CPU))
+
+
+def share_of_fit(
+    request: ProjectorRequest, run: ProjectorRun, listed: Sequence[str]
+) -> dict[int, int]:
+    """Bytes that ``--fit`` adds to its targets, by the place of the target.
+
+    Without a warm-up it counts no compute.
+
+    The engine counts its devices in the order of their backends, workers after the CPU, and takes
+    that number for the place of a device among those of the model: with ``-dev``, or with workers
+    alone, it is another one's, or none's.
+    """
+    local = [name for name in listed if not name.startswith("RPC")]
+    order = [*local, CPU, *(name for name in listed if name not in local)]
+    return {
+        order.index(b.device): b.tensors + b.compute * request.warmup
+        for b in run.buffers
+        if b.device in order
+    }
+
+
+def projector_lines(
+    request: ProjectorRequest,
+    header: Header | None,
+    run: ProjectorRun | None,
+    device: str,
+    margin: str,
+) -> Iterator[PlanBuffer]:
+    """Weights, compute of the warm-up, and what a larger image takes beyond it.
+
+    Args:
+        run: The engine's own account, for ``device``; null where there is none.
+        margin: What the device keeps free for what is unknown, in words; empty if nothing.
+    """
+    kind, kept = kind_of(header), f"; margin {margin}" if margin else ""
+    size = None
+    if header is not None:
+        size = sum(pad(t.bytes, CPU_ALIGNMENT) for t in header.tensors)
+    if run is None:
+        if size is not None:
+            whole = kind in _LOADED_WHOLE
+            method = Method.EXACT if whole else Method.ESTIMATED
+            yield _line(device, size, method, upper_bound=not whole)
+        reason = f"its compute buffer is known to an engine alone{kept}"
+        yield _line(device, None, Method.UNKNOWN, reason=reason)
+        return
+    growth = _growth(kind, request, run)
+    for buffer in run.buffers:
+        if buffer.model:
+            method = Method.EXACT if buffer.model == size else Method.MEASURED
+            yield _line(buffer.device, buffer.model, method)
+        if buffer.compute:
+            reason = "compute for the image of its warm-up"
+            yield _line(buffer.device, buffer.compute, Method.MEASURED, reason=reason)
+        if buffer.compute and growth:
+            more, tokens = growth
+            reason = f"compute for an image of up to {tokens} tokens, beyond the warm-up's"
+            beyond = -(-buffer.compute * more[0] // more[1])
+            yield _line(buffer.device, beyond, Method.ESTIMATED, upper_bound=True, reason=reason)
+    if growth is None:
+        reason = f"images larger than its warm-up, or several, take more{kept}"
+        yield _line(device, None, Method.UNKNOWN, reason=reason)
+
+
+def kind_of(header: Header | None) -> str:
+    """``clip.projector_type``; empty where it is not known."""
+    metadata = header.metadata if header is not None else {}
+    keys = ("clip.projector_type", "clip.vision.projector_type")
+    return next((str(metadata[key]) for key in keys if key in metadata), "")
+
+
+def _growth(
+    kind: str, request: ProjectorRequest, run: ProjectorRun
+) -> tuple[tuple[int, int], int] | tuple[()] | None:
+    """The most compute beyond the warm-up's, as a fraction of that, and the tokens of an image.
+
+    Empty where nothing grows, null where nobody can say. Without flash attention every patch has a
+    score for every other one.
+    """
+    if kind in _ONE_SIZE:
+        return ()
+    if kind not in _TOKENS:
+        return None
+    most, warm = _TOKENS[kind]
+    if request.image_max_tokens > 0:
+        most = request.image_max_tokens
+    if most <= warm:
+        return ()
+    power = 1 if run.flash_attn and kind not in _MASKED else 2
+    return (most**power - warm**power, warm**power), most
+
+
+def _line(
+    device: str, size: int | None, method: Method, *, upper_bound: bool = False, reason: str = ""
+) -> PlanBuffer:
+    return PlanBuffer(
+        component=Component.MMPROJ,
+        device=device,
+        bytes=size,
+        method=method,
+        upper_bound=upper_bound,
+        reason=reason,
+    )
