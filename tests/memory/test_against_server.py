@@ -154,6 +154,17 @@ def test_a_draft_model_of_its_own(
     assert bound >= sum(b.bytes or 0 for b in draft)
 
 
+@pytest.mark.parametrize("kind", ["", " --spec-type draft-simple"])
+def test_outputs_for_drafts_are_those_of_a_model_that_drafts(
+    engines: dict[int, Engine], tmp_path: Path, kind: str
+) -> None:
+    """With so many tokens to choose from, outputs are most of the compute buffer."""
+    model = write_model(tmp_path / "m.gguf", tiny("llama", layers=1, vocab=1 << 16, embedding=64))
+    line = f"-c 4096 -np 16 -ub 64 -b 256 -md {model}{kind}"
+    logged, _ = account(engines[10434].path, ["-m", str(model), *line.split()])
+    assert not in_all(plan(model, line, engine=engines[10434], draft=read_header(model)), logged)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("args", ["-c 4096", "-c 4096 -ngld 2", "-c 4096 -np 2 -devd none"])
 def test_a_draft_model_on_a_device(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arriero.base.sizes import MIB
-from arriero.command import builtin_flags, parse_command
+from arriero.command import builtin_flags, parse_command, parse_help
 from arriero.memory.settings import Settings, request_of, settings_of
 
 MODEL = Path("m.gguf")
@@ -75,6 +75,22 @@ def test_drafts_need_outputs_and_planes() -> None:
     )
     assert len(own.overrides) == 1
     assert settings("-np 2 -c 4096").draft is None
+
+
+def test_a_draft_model_drafts_where_it_is_told_to() -> None:
+    alone = settings("-np 2 -md d.gguf")
+    assert (alone.speculation, alone.request.n_outputs_max) == ((), 2)
+    assert alone.draft is not None
+    assert settings("-np 2 -md d.gguf --spec-type none").request.n_outputs_max == 2
+    told = settings("-np 2 -md d.gguf --spec-type draft-simple")
+    assert (told.speculation, told.request.n_outputs_max) == (("draft-simple",), 8)
+    assert told.draft == alone.draft
+
+
+def test_a_draft_model_drafts_where_no_flag_says_how() -> None:
+    old = parse_help("-m, --model FNAME  path\n-md, --model-draft FNAME  draft model\n")
+    command = parse_command(["llama-server", "-m", "m.gguf", "-md", "d.gguf"], old, {})
+    assert settings_of(command, Path("m.gguf")).speculation == ("draft-simple",)
 
 
 def test_a_quantised_v_cache_turns_flash_attention_on() -> None:

@@ -15,7 +15,7 @@ from typing import Final, Literal, cast
 from arriero.base.sizes import MIB
 from arriero.command import Command
 from arriero.engine.request import DryRunRequest
-from arriero.memory.architectures import AFTER_10435
+from arriero.memory.builds import AFTER_10435
 
 AUTO_SLOTS: Final = 4
 """``-np`` where the command leaves it to the server: so many, unified."""
