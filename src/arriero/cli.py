@@ -5,14 +5,11 @@ Rooms are imported inside the commands so that ``arriero --help`` is quick.
 
 from __future__ import annotations
 
-import logging
 import os
-import shlex
 import shutil
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from io import TextIOWrapper
 from itertools import pairwise
@@ -713,9 +710,9 @@ def gotchas(
     workaround, and keeps what they showed. Only verdicts decide what a gotcha's status is.
     """
     from arriero.jobs import gotchas as job
-    from arriero.report import checks, terminal
+    from arriero.report import checks, screen
 
-    options = terminal.options(sys.stdout)
+    options = screen.options(sys.stdout)
     if action == "verify":
         told = job.Options(engine, out, worker_engine)
         verdicts = job.verify(ids, told, progress=session.progress())
@@ -786,6 +783,8 @@ def _misused(error: click.ClickException, session: Session) -> UsageError:
     if verb not in _TAKES_COMMAND or session.words is not None:
         at = f"{verb} " if verb in cli.commands else ""
         return UsageError(message, hint=f"arriero {at}--help")
+    import shlex
+
     # `arriero diagnose llama-server -m x`: the commonest slip gets its own answer.
     for i, (before, word) in enumerate(pairwise(own), start=1):
         is_value = before.startswith("--") and before not in _SWITCHES
@@ -817,6 +816,8 @@ def _fail(error: ArrieroError, session: Session) -> int:
 
 def _unforeseen(error: Exception) -> ArrieroError:
     """A mistake of Arriero's own. ``python -X dev -m arriero`` shows all of it."""
+    import traceback
+
     if sys.flags.dev_mode:
         traceback.print_exception(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -857,8 +858,10 @@ def run(argv: list[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-"""Signals that end the program; the last is only ever its own."""
+_STOPPING: Final = [signal.SIGINT, signal.SIGTERM]
+"""Signals that end the program."""
+if sys.platform != "win32":
+    _STOPPING.append(signal.SIGALRM)  # only ever its own
 _stopped_at = float("-inf")
 
 
@@ -869,14 +872,15 @@ def _stop(_number: int, _frame: object) -> None:
     if now - _stopped_at > _CLEAN_UP_SECONDS:
         _stopped_at = now
         # asyncio would log a traceback of the task that the interrupt happened to meet.
-        logging.getLogger("asyncio").disabled = True
+        if asyncio_log := sys.modules.get("asyncio.log"):
+            asyncio_log.logger.disabled = True
         raise KeyboardInterrupt
 
 
 def _lost(lost: sys.UnraisableHookArgs) -> None:
     """Interrupt again, soon, where an interrupt met a finalizer, in which Python drops it."""
     global _stopped_at
-    if issubclass(lost.exc_type, KeyboardInterrupt):
+    if sys.platform != "win32" and issubclass(lost.exc_type, KeyboardInterrupt):
         _stopped_at = float("-inf")
         signal.setitimer(signal.ITIMER_REAL, 0.001)
     else:

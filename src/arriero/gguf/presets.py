@@ -7,6 +7,7 @@ in ``-np`` or ``-c`` while the file stays small.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any, Final
 
@@ -213,10 +214,11 @@ PUBLISHED: Final = (
 """Published models by size of the file."""
 
 
+@functools.cache
 def tiny(arch: str, **changes: Any) -> Shape:
     """A model of at most a few MB that loads in a fraction of a second.
 
     Raises:
         UsageError: The architecture is unknown or a dimension is impossible.
     """
-    return replace(Shape(arch=arch, name=f"tiny-{arch}"), **changes)
+    return Shape(**{"arch": arch, "name": f"tiny-{arch}", **changes})

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-SEEN: Final = (10068, 10092, 10434, 10435, 11434)
-"""The builds that the rules were taken from. Between two of them a rule may change anywhere."""
-AFTER_10068: Final = 10069
-AFTER_10092: Final = 10093
-AFTER_10435: Final = 10436
-"""A rule is taken to hold from the first build after the last that was seen without it."""
+from arriero.memory.builds import AFTER_10068 as AFTER_10068
+from arriero.memory.builds import AFTER_10092 as AFTER_10092
+from arriero.memory.builds import AFTER_10435 as AFTER_10435
+from arriero.memory.builds import SEEN as SEEN
 
 
 class Memory(StrEnum):

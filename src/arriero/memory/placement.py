@@ -19,7 +19,7 @@ from arriero.base.errors import UsageError
 from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header, TensorInfo
 from arriero.gguf.format import TYPES_BY_NAME
-from arriero.memory.architectures import AFTER_10435
+from arriero.memory.builds import AFTER_10435
 from arriero.memory.caches import CPU_ALIGNMENT
 from arriero.memory.context import pad
 from arriero.memory.hparams import Hparams

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from arriero.gotchas.facts import Facts
-from arriero.memory.architectures import Memory
 
 _SECTIONS: Final = frozenset(
     {"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "paddleocr", "qwen3tts"}
@@ -26,6 +25,8 @@ def unmovable(facts: Facts) -> str | None:
     hparams = facts.hparams
     if hparams.arch in _SECTIONS or (hparams.arch in _MAY_HAVE_SECTIONS and _has_sections(facts)):
         return f"positions of {hparams.arch} have several parts (M-RoPE)"
+    from arriero.memory.architectures import Memory
+
     if hparams.arch == "step35" or hparams.memory is Memory.DSV4:
         return f"the cache of {hparams.arch} cannot be moved"
     return _window(facts)

@@ -47,8 +47,6 @@ from arriero.gotchas.model import (
     Severity,
     Signature,
 )
-from arriero.machine.host import ULIMIT
-from arriero.memory.placement import MAPPED, REPACKABLE, REPACKED
 from arriero.record import Edit
 
 GOTCHA = Gotcha(
@@ -78,6 +76,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not (facts.settings.request.use_extra_bufts and facts.settings.mmap):
         return
     plan = facts.plan
+    from arriero.machine.host import ULIMIT
+    from arriero.memory.placement import MAPPED, REPACKABLE, REPACKED
+
     copied = sum(b.bytes or 0 for b in plan.buffers if b.device == REPACKED)
     where = host(plan)
     if not copied or where is None:

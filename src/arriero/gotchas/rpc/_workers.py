@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arriero.gotchas.facts import Facts
-from arriero.memory.placement import chosen_devices
-from arriero.memory.pools import integrated
 
 
 def endpoints(facts: Facts) -> tuple[str, ...]:
@@ -38,6 +36,9 @@ def local_devices(facts: Facts) -> tuple[str, ...]:
         names = pools
     else:
         names = [device.name for device in facts.devices]
+    from arriero.memory.placement import chosen_devices
+    from arriero.memory.pools import integrated
+
     local = [name for name in names if not name.startswith("RPC")]
     spread = replace(facts.settings.request, devices=None, split_mode="layer")
     return chosen_devices(spread, local, integrated(facts.pools))

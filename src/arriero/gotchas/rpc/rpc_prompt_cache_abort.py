@@ -59,7 +59,6 @@ from arriero.gotchas.model import (
     Signature,
     Worker,
 )
-from arriero.memory.placement import chosen_devices
 from arriero.record import Edit
 
 GOTCHA = Gotcha(
@@ -126,8 +125,11 @@ def _block(facts: Facts) -> int | None:
     given = facts.command.environ.get(_BLOCK, "")
     listed = [device.name for device in facts.devices_or_none or ()]
     named = re.split(r"[,\s]+", facts.command.value("-dev") or "")
-    used = chosen_devices(facts.settings.request, listed) if listed else named
-    if not any(name.startswith("Vulkan") for name in used or ()) and not given:
+    if listed:
+        from arriero.memory.placement import chosen_devices
+
+        named = list(chosen_devices(facts.settings.request, listed))
+    if not any(name.startswith("Vulkan") for name in named) and not given:
         return None
     return int(given) if given.isdecimal() else GIB
 

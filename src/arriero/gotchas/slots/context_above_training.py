@@ -41,7 +41,7 @@ from arriero.gotchas.model import (
     Severity,
     Signature,
 )
-from arriero.memory.architectures import AFTER_10435
+from arriero.memory.builds import AFTER_10435
 from arriero.memory.context import context
 from arriero.record import Edit
 

@@ -48,8 +48,6 @@ from arriero.gotchas.model import (
     Severity,
     Signature,
 )
-from arriero.machine.pools import SOFTWARE
-from arriero.memory.placement import chosen_devices
 from arriero.record import Edit
 
 GOTCHA = Gotcha(
@@ -79,6 +77,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     used = _vulkan(facts)
     if not used:
         return
+    from arriero.machine.pools import SOFTWARE
+
     kv = (tensor.bytes for tensor in facts.caches if tensor.component is Component.KV)
     largest = max(kv, default=0)
     listed = {device.name: device.description for device in facts.devices_or_none or ()}
@@ -105,6 +105,8 @@ def _vulkan(facts: Facts) -> tuple[str, ...]:
     if facts.devices_or_none is None:
         names = request.devices or ()
     else:
+        from arriero.memory.placement import chosen_devices
+
         names = chosen_devices(request, [device.name for device in facts.devices_or_none])
     return tuple(name for name in names if name.startswith("Vulkan"))
 
