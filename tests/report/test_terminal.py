@@ -258,6 +258,16 @@ def test_a_path_is_escaped_rather_than_changed() -> None:
     assert encoded("a–b", "ascii", exact=True) == "a\\u2013b"
 
 
+def test_a_log_of_many_starts_fits_on_a_page() -> None:
+    one = example_explanation()
+    assert one.failure is not None
+    many = with_(one, secondary=(one.failure,) * 200, buffers=one.buffers * 60)
+    text = terminal.explanation(many)
+    assert len(text.splitlines()) <= 45
+    assert "184 more" in text
+    assert f"{len(many.buffers) - 16} smaller ones" in text
+
+
 def test_a_router_log_shows_each_child() -> None:
     text = terminal.explanation(explanations()["router"])
     assert "2 children, 1 of them with a failure" in text

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from arriero.base.sizes import MIB, mib
+from arriero.logs.model import Buffer
 from arriero.record.documents import (
     Diagnosis,
     Explanation,
@@ -39,6 +40,8 @@ from arriero.report.screen import options as options
 from arriero.report.view import Tone
 
 LINES: Final = 40
+_BUFFERS: Final = 16
+"""Buffers of one log that are listed."""
 
 # --- documents ---------------------------------------------------------------------------------
 
@@ -128,16 +131,25 @@ def _log(facts: view.ExplanationView, width: int) -> list[Line]:
                 printable(buffer.device)
                 + ("" if buffer.role.value == "main" else f", {buffer.role.value} model"),
             )
-            for buffer in facts.buffers
+            for buffer in _largest(facts.buffers)
         ]
         heads = ("allocated", "MiB", "line", "on")
         lines += [Line(""), *grid(heads, rows, width, right={1, 2})]
+        if len(rows) < len(facts.buffers):
+            smaller = f"{len(facts.buffers) - len(rows)} smaller ones: --json has all"
+            lines += bullet(smaller, width)
     if facts.notices:
         lines += [Line(""), Line("NOTICED", "head")]
         lines += [line for text in facts.notices for line in bullet(text, width)]
     for child in facts.children:
         lines += [Line(""), *_log(child, width)]
     return lines
+
+
+def _largest(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """What fits on a page, in the order of the log."""
+    kept = sorted(buffers, key=lambda buffer: -buffer.bytes)[:_BUFFERS]
+    return sorted(kept, key=lambda buffer: buffer.line)
 
 
 def verification(

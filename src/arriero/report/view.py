@@ -48,6 +48,8 @@ from arriero.report._trials import (
     table,
 )
 
+_SAME: Final = 16
+"""Failures of the same cause that are told one by one."""
 _NOT_PLACEMENT: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
 
 
@@ -433,7 +435,8 @@ def _details(
         for other in secondary
     ]
     if same:
-        details.append(f"Same cause, ignore: {say.listed(same)}.")
+        more = [f"{len(same) - _SAME} more"] if len(same) > _SAME else []
+        details.append(f"Same cause, ignore: {say.listed([*same[:_SAME], *more])}.")
     # Of a trial's notices only those that bear on its failure; a log's reader sees all of them.
     bearing = {"sizes_hidden", "size_line_absent", "fit_refused"}
     details += [say.notice(item) for item in notices if item.id in bearing]
