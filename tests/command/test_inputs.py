@@ -62,6 +62,10 @@ def test_script() -> None:
             "llama-server -m a",
         ),
         (
+            "docker run --mount type=bind,src=/llama.cpp,dst=/m ghcr.io/x/llama.cpp:server -m /m/a",
+            "llama-server -m /m/a",
+        ),
+        (
             "echo 'llama-server is up'; pkill -f llama-server; llama-server -m a",
             "llama-server -m a",
         ),
@@ -73,6 +77,16 @@ def test_what_stands_before_a_server(line: str, words: str, tmp_path: Path) -> N
     path.write_text(line + "\n")
     (found,) = read(path)
     assert text(found) == words
+
+
+def test_variables_that_a_container_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text("docker run -eA=1 --env=B=2 -e C=3 --env D=4 -e HOST_S x/llama.cpp:s -m a\n")
+    (found,) = read(path)
+    assert found.env == {"A": "1", "B": "2", "C": "3", "D": "4"}
+    assert found.notes == (
+        "paths are those inside the container: they are looked for here as they are written",
+    )
 
 
 def test_unit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -193,6 +194,59 @@ def test_with_an_engine(
     assert found.build == build
     assert found.engine is not None
     assert [f.id for f in errors(found)] == ([] if knows else ["flag-renamed"])
+
+
+BEHIND = {
+    "docker run --rm --gpus all -v /srv/m:/m -p 8080:8080 -e LLAMA_ARG_CTX_SIZE=4096"
+    " ghcr.io/ggml-org/llama.cpp:server -m /m/x.gguf -np 4": "llama-server -m /m/x.gguf -np 4",
+    "sudo podman run -eLLAMA_ARG_CTX_SIZE=4096 x/llama.cpp:full --server -m x -np 4":
+        "llama-server -m x -np 4",
+    "sudo -u llama LLAMA_ARG_CTX_SIZE=4096 llama-server -m x -np 4":
+        "LLAMA_ARG_CTX_SIZE=4096 llama-server -m x -np 4",
+    "bash -c 'cd /srv && llama-server -m x -np 4 -c 4096'": "llama-server -m x -np 4 -c 4096",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", BEHIND)
+@pytest.mark.usefixtures("nothing_starts")
+def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> None:
+    """As the same line of a script: the variables of this process have no part in it."""
+    script = tmp_path / "a.sh"
+    script.write_text(f"{typed}\n")
+    written = check_file(script, BUILD)
+    assert isinstance(written, Check)
+    environ = {"LLAMA_ARG_N_PARALLEL": "64", "LLAMA_ARG_CTX_SIZE": "1"}
+    for words in ([typed], shlex.split(typed)):
+        found = check_command(words, BUILD, environ=environ)
+        assert shlex.join(found.argv) == BEHIND[typed]
+        assert "4 slots share -c 4096" in one(found, "slot-context-share").because
+        assert [(f.id, f.because) for f in found.findings] == [
+            (f.id, f.because) for f in written.findings
+        ]
+        assert found.notes[1:] == written.notes
+        assert "without what is to start it" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "ssh host llama-server -m x",
+        "docker ps",
+        "docker run alpine echo hello",
+        "python -m serve llama-server -m x",
+        "bash -c 'llama-server -m x; llama-server -m y'",
+        "watch llama-server -m x",
+        "sudo",
+    ],
+)
+def test_what_starts_no_one_server_is_refused(typed: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot (work|look) through"):
+        check_command(shlex.split(typed), BUILD)
+
+
+def test_keys_that_a_container_is_given_are_told_nobody() -> None:
+    typed = "docker run -e LLAMA_API_KEY=tr0ub4dor3 x/llama.cpp:server -m x --alias tr0ub4dor3"
+    assert b"tr0ub4dor3" not in encode(check_command(typed.split(), BUILD))
 
 
 @pytest.mark.engine

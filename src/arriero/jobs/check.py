@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
-from arriero.command import Command, ModelSource, builtin_flags, parse_command
+from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
@@ -54,14 +54,12 @@ class _Source:
     environ: Mapping[str, str]
     written: Written | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def may_run(self) -> bool:
-        """Whether what the command names may be started: never what a file names."""
-        return self.written is None
+    may_run: bool = True
+    """Whether the program that the command names may be started: never one that a file names, or
+    that something else would start."""
 
     def engine_environ(self) -> dict[str, str]:
-        """For the engine that is asked: of a file's variables only which devices it is shown."""
+        """For the engine that is asked: of variables from elsewhere only which devices it sees."""
         from arriero.machine import visibility
 
         own = self.environ if self.may_run else visibility(self.environ)
@@ -86,7 +84,7 @@ def check_command(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Check:
-    """Check one command.
+    """Check one command, also one that ``docker run``, ``sudo`` or the like would start.
 
     Raises:
         UsageError: It is no llama-server command.
@@ -95,7 +93,25 @@ def check_command(
     environ = dict(os.environ if environ is None else environ)
     if not any(words):
         raise UsageError("no llama-server command to check", id="no-command")
-    return _Checking(options, cwd or Path.cwd()).check(_Source(words, environ))
+    checking = _Checking(options, cwd or Path.cwd())
+    try:
+        return checking.check(_Source(words, environ))
+    except UsageError as error:
+        behind = _behind(words) if error.id == "wrapper-refused" else None
+        if behind is None:
+            raise
+    return checking.check(behind)
+
+
+def _behind(words: Sequence[str]) -> _Source | None:
+    """The server's command behind one that cannot be run here, with the variables it is given."""
+    from arriero.command.inputs import command_behind
+
+    found = command_behind(split_text(words[0]) if len(words) == 1 else words)
+    if found is None:
+        return None
+    note = "checked is the llama-server command alone, without what is to start it"
+    return _Source(found.words, found.env, notes=(note, *found.notes), may_run=False)
 
 
 def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Check | Checks:
@@ -124,7 +140,9 @@ class _Checking:
 
     def check_written(self, written: Written) -> Check:
         try:
-            return self.check(_Source(written.words, written.env, written, written.notes))
+            return self.check(
+                _Source(written.words, written.env, written, written.notes, may_run=False)
+            )
         except UsageError as error:
             where = f"{written.path}:{written.line}"
             raise UsageError(f"{where}: {error.message}", hint=error.hint, id=error.id) from None

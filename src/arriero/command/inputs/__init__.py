@@ -8,7 +8,7 @@ others stays as it is written, and a note says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,15 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     if len(found) > MOST_COMMANDS:
         raise UsageError(f"more than {MOST_COMMANDS} commands in {path}", id="input-too-large")
     return tuple(_without_open_words(written, flags) for written in found)
+
+
+def command_behind(words: Sequence[str]) -> Written | None:
+    """The one llama-server command that a command starts: in a container, by ``sudo``, by a shell.
+
+    It is read like the same line of a script, but nothing is left to fill in.
+    """
+    found = shell.read_words(words, "")
+    return found[0] if len(found) == 1 else None
 
 
 def _text(path: Path) -> str:

@@ -10,7 +10,7 @@ everything else stay as they are written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -35,6 +35,14 @@ _STARTING: Final = re.compile(
 """What starts the rest of its words, or one word with a command in it."""
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
 _CONTAINERS: Final = re.compile(r"docker|podman|nerdctl")
+_NO_IMAGE: Final = frozenset(
+    ["--name", "-v", "--volume", "--mount", "-w", "--workdir", "--network", "--hostname", "-h"]
+)
+"""Options of ``docker run`` whose values may look like an image's name."""
+_VARIABLE_OPTION: Final = re.compile(r"--env=|-e(?=.)")
+_INSIDE: Final = (
+    "paths are those inside the container: they are looked for here as they are written"
+)
 _WRAPPERS: Final = re.compile(r"env|numactl|taskset|nice|ionice|chrt|stdbuf")
 
 
@@ -83,6 +91,11 @@ def read(text: str, path: str, first_line: int = 1) -> tuple[Written, ...]:
         return found
     note = f"line {lexer.unclosed}: a quote is not closed, and all that follows is within it"
     return tuple(replace(written, notes=(*written.notes, note)) for written in found)
+
+
+def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
+    """The llama-server commands that one command starts, its words as a shell made them."""
+    return tuple(_written([_Word(1, [word]) for word in words], _Script(), path))
 
 
 class _Lexer:
@@ -349,6 +362,7 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
     container = next((i for i, (text, _) in enumerate(filled[:3]) if _is(_CONTAINERS, text)), None)
     if container is not None:
         filled, env = _in_container(filled[container:])
+        filling.notes.append(_INSIDE)
     at = next((i for i, (text, _) in enumerate(filled) if is_server(text)), None)
     if at is None:
         return
@@ -414,11 +428,12 @@ def _in_container(
     for i in range(at + 1, len(words)):
         text, line = words[i]
         previous = words[i - 1][0]
-        if previous in ("-e", "--env"):
-            name, equals, value = text.partition("=")
+        glued = _VARIABLE_OPTION.match(text)
+        if previous in ("-e", "--env") or glued:
+            name, equals, value = text[glued.end() if glued else 0 :].partition("=")
             if equals:
                 env[name] = value
-        elif is_image(text) and previous not in ("--name", "-v", "--volume", "-w", "--network"):
+        elif is_image(text) and previous not in _NO_IMAGE:
             rest = words[i + 1 :]
             inside = rest and (is_server(rest[0][0]) or rest[0][0] in ("--server", "-s"))
             return [("llama-server", line), *(rest[1:] if inside else rest)], env
