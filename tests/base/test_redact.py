@@ -207,6 +207,50 @@ def test_shaped_secret_never_survives(before: str, prefix: str, after: str) -> N
     assert body not in Redactor().share(text)
 
 
+NAMES = st.sampled_from(
+    ["passwd", "password", "api_key", "api-key", "API_KEY", "hf-token", "db_password", "cookie"]
+)
+SEGMENT = st.from_regex(r"[a-z][a-z0-9_.-]{0,7}", fullmatch=True)
+PATHS = st.builds(
+    lambda root, parts, name: root + "".join(f"{part}/" for part in parts) + name,
+    st.sampled_from(["/etc/", "~/", "./", "../", "/run/secrets/", "C:/x/"]),
+    st.lists(SEGMENT, max_size=3),
+    NAMES,
+)
+BEFORE = st.sampled_from(["", "cat: ", "cannot read ", "open (", "a\n", 'b="'])
+WORD = st.from_regex(r"[A-Za-z]{1,11}", fullmatch=True)
+
+
+@given(BEFORE, PATHS, st.sampled_from([": ", ":\t", ":  "]), st.lists(WORD, min_size=1, max_size=5))
+@example("cat: ", "/etc/passwd", ": ", ["Permission", "denied"])
+@settings(deadline=None)
+def test_what_is_said_of_a_file_is_no_secret(
+    before: str, path: str, colon: str, words: list[str]
+) -> None:
+    text = f"{before}{path}{colon}{' '.join(words)}"
+    assert Redactor().secrets(text) == text
+    assert Redactor().share(text).endswith(f"{colon}{' '.join(words)}")
+
+
+@given(
+    st.sampled_from(
+        ["{}: Ab3Cd6Ef9Gh2", "{}: 'hunter'", "{}=hunter", "{}:hunter", '"{}": "hunter"',
+         "{}:\nhunter"]
+    ),
+    PATHS,
+)  # fmt: skip
+@settings(deadline=None)
+def test_the_key_of_a_path_is_one_where_a_value_follows(form: str, path: str) -> None:
+    hidden = Redactor().secrets(form.format(path))
+    assert "hunter" not in hidden
+    assert "Ab3Cd6" not in hidden
+
+
+@given(st.sampled_from(["", "user/", "a b/c/", "https://h/", "ab:/", "/", "\\n", "/a/b\\n"]), NAMES)
+def test_a_key_without_a_path_of_its_own_hides_what_follows(before: str, name: str) -> None:
+    assert "hunter" not in Redactor().secrets(f"{before}{name}: hunter")
+
+
 @given(
     CHARACTERS,
     st.sampled_from(
@@ -251,7 +295,7 @@ HOSTILE = (
     "a|/|\\|'|\"|-|a.|a@|:|1.|eyJ|a/|/a |~a|C:\\a |//a|://|--api-key |token=|"
     '{"prompt":[|{"prompt":"|-----BEGIN PRIVATE KEY-----|RPC0[a:1|prompt: \'|hf_|\\\\a|aa:|0:|'
     "INPUT: x\n|[|password: |%2F|serial |a-|http://|a b/|/home/|@a.com|https://a@|--rpc a:1,|"
-    "x=\\'|\\\"|'/a b|host: "
+    "x=\\'|\\\"|'/a b|host: |/a/passwd: |~/(/a|C:\\passwd: "
 )
 
 

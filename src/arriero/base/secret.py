@@ -72,6 +72,16 @@ _KEYED: Final = pattern(
 _HEADER: Final = pattern(
     r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
 )
+# The name of a file, all of its path before it: what comes after ": " is said about the file.
+_STOPS: Final = r"\s\"'`=(,;\[{?&:<>|\\"
+_IN_PATH: Final = pattern(
+    r"(?:\A|[\s\"'`=(,;\[{])"
+    rf"(?:(?:~[\w.-]{{0,64}}|\.{{1,2}}|/[^{_STOPS}/]+)/[^{_STOPS}]*"
+    rf"|(?:[A-Za-z]:|\\)(?:/|\\(?![nrt\"']))(?:[^{_STOPS}]|\\(?![nrt\"']))*)\Z"
+)
+_LONGEST_PATH: Final = 256
+_SAID: Final = pattern(r"[^\"'=]*:[ \t]+\Z")
+_KEY_LIKE: Final = pattern(_MIXED)
 _HEADER_VALUE: Final = pattern(r"""[^"'\\\n\r]*""")
 _BARE: Final = pattern(r"""(?:\\[^nrtu"'\\\s]|\\ |[^\s"'\\&;|<>])*""")
 OPENING: Final = pattern(r"""(\\*)(["'`])""")
@@ -110,10 +120,28 @@ def rewrite(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
     return "".join((*parts, text[at:]))
 
 
+def _is_said_of_a_file(text: str, found: re.Match[str]) -> bool:
+    """Whether ``found`` is no name of a secret but the tail of a path with a message behind it.
+
+    Not if a name or value is quoted, nor if there is no space between the two (as ``grep`` writes
+    a file's content), nor if what follows looks like a key.
+    """
+    start = found.start()
+    return (
+        _SAID.fullmatch(found[0]) is not None
+        and _KEY_LIKE.match(text, found.end()) is None
+        and OPENING.match(text, found.end()) is None
+        and _IN_PATH.search(text, max(0, start - _LONGEST_PATH), start) is not None
+    )
+
+
 def keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
     """Values that follow the name of a secret."""
     at = 0
     while found := _KEYED.search(text, at):
+        if _is_said_of_a_file(text, found):
+            at = found.end()
+            continue
         start, end = value_span(text, found.end())
         if text.startswith("--", start):  # "-hft, --hf-token TOKEN"
             at = start
@@ -126,6 +154,9 @@ def keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
 def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
     at = 0
     while found := _HEADER.search(text, at):
+        if _is_said_of_a_file(text, found):
+            at = found.end()
+            continue
         start, end = value_span(text, found.end(), _HEADER_VALUE)
         at = max(end, found.end())
         if end > start:
