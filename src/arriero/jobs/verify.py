@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +27,11 @@ from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
 from arriero.trial.load import Client
+
+_PROPS_S: Final = 10.0
+"""Seconds that a server may take to say what it is."""
+_MOST_SLOTS: Final = 4096
+"""llama.cpp's own ceiling is 256; every slot gets a request at the same time."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,7 @@ def _server_at(url: str, api_key: str | None) -> Serving:
         port=port or (443 if parts.scheme == "https" else 80),
         socket=None,
         tls=parts.scheme == "https",
-        prefix=parts.path.rstrip("/"),
+        prefix=parts.path.rstrip("/").removesuffix("/v1"),  # what clients of OpenAI's API are given
         api_keys=(api_key,) if api_key else (),
         mode=Mode.TEXT,
         router=False,
@@ -206,6 +212,14 @@ def _server_at(url: str, api_key: str | None) -> Serving:
 
 
 def _reason(error: Exception) -> str:
+    import aiohttp
+
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_PROPS_S:.0f} s"
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return "it redirects without end"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no address is known for this name"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
 
@@ -214,7 +228,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
     import aiohttp
 
     try:
-        async with Client(server, 10.0) as client:
+        async with Client(server, _PROPS_S) as client:
             status, props = await client.call("GET", "/props")
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise NotFoundError(
@@ -223,13 +237,22 @@ async def _load(server: Serving, options: Options) -> LoadResult:
             id="no-server",
         ) from None
     if status == 401:
-        raise UsageError("the server asks for an API key", hint="give it with --api-key")
+        asks = "refuses this API key" if server.api_keys else "asks for an API key"
+        raise UsageError(f"the server {asks}", hint="give it with --api-key")
     if status == 503:
         raise NotFoundError("the server is still loading its model", hint="try again", id="loading")
+    if isinstance(props, dict) and props.get("role") == "router":
+        raise UsageError(
+            f"a router answers at {server.url('')}: each of its models is a server of its own",
+            hint="give the address of one: its port stands in brackets in the router's log",
+            id="router",
+        )
     try:
         n_slots = int(props["total_slots"])
         n_ctx_slot = int(props["default_generation_settings"]["n_ctx"])
-    except (KeyError, TypeError, ValueError):
+        if not (1 <= n_slots <= _MOST_SLOTS and 1 <= n_ctx_slot < 1 << 31):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise NotFoundError(
             f"what answers at {server.url('')} is not a llama-server", id="not-llama-server"
         ) from None
