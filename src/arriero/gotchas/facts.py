@@ -64,19 +64,21 @@ class Facts:
     @functools.cached_property
     def model(self) -> Model:
         """The model as its header describes it."""
+        header = self.header
         from arriero.gguf import describe
 
         try:
-            return describe(self.header)
+            return describe(header)
         except ArrieroError as error:
             raise MissingError(f"the model: {error.message}") from None
 
     @functools.cached_property
     def hparams(self) -> Hparams:
+        header = self.header
         from arriero.memory.hparams import read_hparams
 
         try:
-            return read_hparams(self.header, self.build)
+            return read_hparams(header, self.build)
         except ArrieroError as error:
             raise MissingError(f"rules for this model: {error.message}") from None
 
@@ -96,9 +98,9 @@ class Facts:
     @functools.cached_property
     def caches(self) -> tuple[CacheTensor, ...]:
         """Every tensor of KV cache and recurrent state, in the context that will be taken."""
+        context = self.plan.context
         from arriero.memory.caches import cache_tensors, refusal
 
-        context = self.plan.context
         request = replace(self.settings.request, n_ctx=context.n_ctx if context else 0)
         if why := refusal(self.hparams, request):
             raise MissingError(f"the caches, which the engine will refuse: {why}")
