@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,28 +14,16 @@ from arriero.base.sizes import MIB
 from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.projector import Projector, write_projector
+from arriero.trial.image import data_address
 from tests.conftest import BUILDS
 from tests.gguf.serving import disk_bytes, serve
 
 KINDS = (Projector(), Projector(kind="pixtral"))
 
 
-def png(width: int, height: int) -> str:
-    """A grey image as a data address."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        checksum = struct.pack(">I", zlib.crc32(name + data))
-        return struct.pack(">I", len(data)) + name + data + checksum
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = zlib.compress((b"\0" + bytes(width)) * height)
-    file = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    return f"data:image/png;base64,{base64.b64encode(file).decode()}"
-
-
-def about(width: int, height: int) -> dict[str, Any]:
+def about(side: int) -> dict[str, Any]:
     """A chat request with one image and two tokens to answer with."""
-    image = {"type": "image_url", "image_url": {"url": png(width, height)}}
+    image = {"type": "image_url", "image_url": {"url": data_address(side)}}
     content = [image, {"type": "text", "text": "what?"}]
     return {"messages": [{"role": "user", "content": content}], "max_tokens": 2}
 
@@ -58,8 +43,8 @@ def test_engine_sees_images(
     path = write_projector(tmp_path / "mmproj.gguf", projector)
     flags = ("-c", "1024", "-np", "1", "--no-warmup", "--mmproj", str(path))
     with serve(engine_path(build), model, *flags) as s:
-        usage = s.post("/v1/chat/completions", about(64, 64))["usage"]
-        plain = about(64, 64)
+        usage = s.post("/v1/chat/completions", about(64))["usage"]
+        plain = about(64)
         plain["messages"][0]["content"] = "what?"
         text = s.post("/v1/chat/completions", plain)["usage"]
         log = s.log

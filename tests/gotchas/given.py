@@ -14,6 +14,7 @@ from arriero.engine import parse_devices
 from arriero.engine.devices import Refusal
 from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
+from arriero.gguf.projector import Projector, write_projector
 from arriero.gotchas import Facts
 from arriero.memory import parse_pools, plan_budget
 from arriero.record import Plan
@@ -33,6 +34,13 @@ SHAPES = {
     ),
 }
 
+PROJECTORS = {
+    # 256 tokens an image, as the gemma3 models have
+    "gemma3": Projector(image_size=512, patch_size=16),
+    "pixtral": Projector(kind="pixtral"),
+    "narrow": Projector(projection=64),
+}
+
 
 class Models:
     """Models by name, written once; zeros take no disk."""
@@ -44,15 +52,21 @@ class Models:
     def __call__(self, name: str) -> Path:
         return self.write(SHAPES[name])
 
-    def _write(self, shape: Shape) -> Path:
-        path = self.directory / f"{abs(hash(shape))}.gguf"
-        return write_model(path, shape, weights="zeros")
+    def projector(self, name: str) -> Path:
+        return self.write(PROJECTORS[name])
+
+    def _write(self, what: Shape | Projector) -> Path:
+        path = self.directory / f"{abs(hash(what))}.gguf"
+        if isinstance(what, Projector):
+            return write_projector(path, what, weights="zeros")
+        return write_model(path, what, weights="zeros")
 
 
 def facts(
     words: list[str],
     *,
     model: Path | None = None,
+    mmproj: Path | None = None,
     budget: str = "host=64GiB",
     build: int | None = 10434,
     devices: str | None = None,
@@ -62,7 +76,8 @@ def facts(
 ) -> Facts:
     """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
     path = str(model) if model else "missing.gguf"
-    words = [path if word == "MODEL" else word for word in words]
+    names = {"MODEL": path, "MMPROJ": str(mmproj) if mmproj else "missing-mmproj.gguf"}
+    words = [names.get(word, word) for word in words]
     command = parse_command(words, builtin_flags(build), env or {})
     header = read_header(model) if model else None
     pools = parse_pools(budget)
@@ -79,6 +94,7 @@ def facts(
         command=command,
         build=build,
         header_or_none=header,
+        projector_or_none=read_header(mmproj) if mmproj else None,
         pools=pools,
         devices_or_none=parse_devices(devices) if devices is not None else None,
         workers_or_none=workers,
@@ -93,6 +109,7 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
     return facts(
         shlex.split(case["command"]),
         model=models(case["model"]) if "model" in case else None,
+        mmproj=models.projector(case["mmproj"]) if "mmproj" in case else None,
         budget=case.get("budget", "host=64GiB"),
         build=case.get("build", 10434),
         devices=case.get("devices"),

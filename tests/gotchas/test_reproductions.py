@@ -8,6 +8,7 @@ import pytest
 
 from arriero.engine.devices import Refusal
 from arriero.gguf import write_model
+from arriero.gguf.projector import write_projector
 from arriero.gotchas import registry
 from arriero.gotchas.model import Reproduction, Run
 from arriero.gotchas.registry import Entry
@@ -22,6 +23,9 @@ def test_finds_the_run_and_spares_the_control(
     entry: Entry, one: Reproduction, tmp_path: Path
 ) -> None:
     model = write_model(tmp_path / "m.gguf", one.model, weights="zeros")
+    mmproj = None
+    if one.projector is not None:
+        mmproj = write_projector(tmp_path / "mmproj.gguf", one.projector, weights="zeros")
 
     def found(run: Run) -> int:
         workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
@@ -31,7 +35,7 @@ def test_finds_the_run_and_spares_the_control(
         for name, worker in zip(workers.split(","), run.workers, strict=False):
             if worker.skewed:
                 answering[name], refused[name] = False, Refusal("4.0.3", fatal=False)
-        flags = run.flags.format(workers=workers, model="MODEL").split()
+        flags = run.flags.format(workers=workers, model="MODEL", mmproj="MMPROJ").split()
         words = ["llama-server", "-m", "MODEL", *flags]
         shown = bool("-dev Vulkan0" in run.flags or run.workers)
         host = f"host={_room(run, model)}"
@@ -42,6 +46,7 @@ def test_finds_the_run_and_spares_the_control(
         known = facts(
             words,
             model=model,
+            mmproj=mmproj,
             budget=budget,
             env=dict(run.env),
             workers=answering,

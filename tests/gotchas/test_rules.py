@@ -27,7 +27,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     for case in yaml.safe_load(path.read_text(encoding="utf-8"))
 ]
 HEALTHY: list[dict[str, Any]] = yaml.safe_load((HERE / "healthy.yaml").read_text("utf-8"))
-KEYS = {"name", "command", "model", "budget", "build", "devices", "env", "workers", "refused"}
+KEYS = {"name", "command", "model", "mmproj", "budget", "build"}
+KEYS |= {"devices", "env", "workers", "refused"}
 EXPECTED = {"found", "because", "lacks", "fixed", "missing"}
 
 
@@ -72,6 +73,8 @@ def test_case(gotcha: str, case: dict[str, Any], models: Models) -> None:
 
 
 def _unnamed(word: str, known: Facts) -> str:
+    if word == known.command.value("--mmproj"):
+        return "MMPROJ"
     header = known.header_or_none
     return (
         "MODEL"

@@ -166,9 +166,9 @@ def test_a_large_image_takes_no_more_than_said(
     assert warm.bytes is not None
     assert beyond.bytes is not None
     with serve(engines[build].path, home / "m.gguf", *flags.format(home=home).split()) as server:
-        server.post("/v1/chat/completions", about(8, 8))
+        server.post("/v1/chat/completions", about(8))
         before = address_space(server.pid)
-        server.post("/v1/chat/completions", about(1000, 1000))
+        server.post("/v1/chat/completions", about(1000))
         grown = address_space(server.pid) - before
     # beside it stand the image, its patches and their embeddings
     assert grown <= beyond.bytes + 16 * MIB

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.engine import Engine, list_devices
 from arriero.engine.devices import ask_workers
 from arriero.gguf import Shape, write_model
+from arriero.gguf.projector import Projector, write_projector
 from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
 from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from arriero.process import Limit, Running, clean_environment, free_port, start
@@ -58,6 +59,7 @@ class Lab:
     """Another build, for workers that the engine is to refuse."""
     launches: int = 0
     models: dict[tuple[Shape, str], Path] = field(default_factory=dict)
+    projectors: dict[Projector, Path] = field(default_factory=dict)
     worker_peaks: list[int | None] = field(default_factory=list)
     """Address space that each worker of the last run had taken at most."""
     free_peaks: dict[str, list[int | None]] = field(default_factory=dict)
@@ -158,6 +160,17 @@ class Lab:
             self.models[key] = write_model(path, reproduction.model, weights=reproduction.weights)
         return self.models[key]
 
+    def _files(self, reproduction: Reproduction) -> dict[str, str]:
+        """What flags call ``{model}`` and ``{mmproj}``."""
+        files = {"model": str(self._model(reproduction))}
+        projector = reproduction.projector
+        if projector is not None:
+            if projector not in self.projectors:
+                path = self.scratch / f"mmproj-{len(self.projectors)}.gguf"
+                self.projectors[projector] = write_projector(path, projector)
+            files["mmproj"] = str(self.projectors[projector])
+        return files
+
     # runs
 
     def _shown(self, reproduction: Reproduction, run: Run) -> RunEvidence:
@@ -173,7 +186,7 @@ class Lab:
 
     def _try(self, reproduction: Reproduction, run: Run) -> tuple[RunEvidence, bool]:
         """What one run showed, and whether its log is whole enough to say no."""
-        model = self._model(reproduction)
+        files = self._files(reproduction)
         bounds = [self._worker_limit(reproduction, run, at) for at in range(len(run.workers))]
         with ExitStack() as stack:
             started = [
@@ -181,9 +194,10 @@ class Lab:
                 for worker, bound in zip(run.workers, bounds, strict=True)
             ]
             endpoints = [endpoint for endpoint, _ in started]
-            flags = _words(run.flags, model, endpoints)
-            limit = self._limit(model, run, endpoints)
-            trial, log = self._trial(model, flags, run, limit)
+            given = files | {"workers": ",".join(endpoints)}
+            flags = _words(run.flags, given)
+            limit = self._limit(run, given)
+            trial, log = self._trial(files["model"], flags, run, limit)
             self.worker_peaks = [worker.memory().address_space_peak for _, worker in started]
         shows, text = matches(reproduction.shows, trial, log)
         failure = trial.failure
@@ -216,19 +230,19 @@ class Lab:
             raise _CannotRunError("the address space of a worker cannot be measured here")
         return peak + room
 
-    def _limit(self, model: Path, run: Run, endpoints: list[str]) -> int | None:
+    def _limit(self, run: Run, given: Mapping[str, str]) -> int | None:
         if run.above is None:
             return run.limit
-        flags = _words(run.above, model, endpoints)
-        return self._ready_peak(model, flags, run.env) + (run.limit or 0)
+        flags = _words(run.above, given)
+        return self._ready_peak(given["model"], flags, run.env) + (run.limit or 0)
 
     def _trial(
-        self, model: Path, flags: list[str], run: Run, limit: int | None
+        self, model: str, flags: list[str], run: Run, limit: int | None
     ) -> tuple[Trial, str]:
         self.launches += 1
         scratch = self.scratch / f"run-{self.launches}"
         environ = {**clean_environment(), **HIDDEN, **run.env}
-        words = ["llama-server", "-m", str(model), *flags]
+        words = ["llama-server", "-m", model, *flags]
         command = parse_command(words, builtin_flags(), environ).with_flags(self.engine.flags)
         bench = Bench(
             engine=self.engine,
@@ -238,13 +252,13 @@ class Lab:
             redactor=Redactor(),
             patience=_PATIENCE,
         )
-        plan = replace(_BRIEF, min_requests=run.requests, shared=run.shared)
+        plan = replace(_BRIEF, min_requests=run.requests, shared=run.shared, image=run.image)
         spec = TrialSpec(n=1, purpose="reproduction", command=command, change={}, plan=plan)
         trial = run_trial(spec, bench)
         with (scratch / "trial-1" / "engine.log").open("rb") as file:
             return trial, file.read(_LOG_BYTES).decode("utf-8", "replace")
 
-    def _ready_peak(self, model: Path, flags: list[str], env: Mapping[str, str]) -> int:
+    def _ready_peak(self, model: str, flags: list[str], env: Mapping[str, str]) -> int:
         """The most address space that it has taken when it is ready, in bytes."""
         told = threading.Event()
 
@@ -252,7 +266,7 @@ class Lab:
             if "model loaded" in line:
                 told.set()
 
-        words = [str(self.engine.path), "-m", str(model), "--port", str(free_port()), *flags]
+        words = [str(self.engine.path), "-m", model, "--port", str(free_port()), *flags]
         environ = self.engine.environment({**clean_environment(), **HIDDEN, **env})
         with start(words, env=environ, on_line=on_line) as running:
             deadline = time.monotonic() + _GIVE_UP
@@ -287,9 +301,8 @@ class Lab:
             yield f"127.0.0.1:{port}", running
 
 
-def _words(flags: str, model: Path, endpoints: Sequence[str]) -> list[str]:
+def _words(flags: str, given: Mapping[str, str]) -> list[str]:
     """Flags as words. A placeholder is filled in after they are parted: paths may have spaces."""
-    given = {"workers": ",".join(endpoints), "model": str(model)}
     return [word.format(**given) for word in flags.split()]
 
 

@@ -16,13 +16,16 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from arriero.base.errors import UsageError
-from arriero.gguf.architectures import Value
-from arriero.gguf.format import DEFAULT_ALIGNMENT, TYPES_BY_NAME, TensorType
-from arriero.gguf.writer import appearing, encode, header_bytes
 
+if TYPE_CHECKING:
+    from arriero.gguf.architectures import Value
+    from arriero.gguf.format import TensorType
+
+_ALIGNMENT: Final = 32
+"""``general.alignment`` where a file does not give it."""
 _MAX_DIMENSION: Final = 1 << 20
 _POOL: Final = 8191  # a prime, so that rows of any usual length do not repeat in step
 _CHUNK: Final = 1 << 20
@@ -94,6 +97,9 @@ def write_projector(
         UsageError: The file exists already.
         ArrieroError: The file cannot be written, e.g. because the disk is full.
     """
+    # Who only names a projector does without what writes it.
+    from arriero.gguf.writer import appearing, encode, header_bytes
+
     tensors = [(name, dims, _type(projector, name, dims)) for name, dims in _tensors(projector)]
     sizes = [kind.row(dims[0]) * math.prod(dims[1:]) for _, dims, kind in tensors]
     offsets = [0]
@@ -116,7 +122,7 @@ def write_projector(
 
 
 def _pad(offset: int) -> int:
-    return -(-offset // DEFAULT_ALIGNMENT) * DEFAULT_ALIGNMENT
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
 def _metadata(p: Projector) -> dict[str, Value | list[float]]:
@@ -171,6 +177,8 @@ def _tensors(p: Projector) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _type(p: Projector, name: str, dims: tuple[int, ...]) -> TensorType:
     """Matrices in the projector's type; what is added or multiplied element by element in f32."""
+    from arriero.gguf.format import TYPES_BY_NAME
+
     plain = len(dims) == 1 or name.startswith("v.position_embd")
     return TYPES_BY_NAME["f32" if plain else p.tensor_type]
 

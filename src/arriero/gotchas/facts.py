@@ -50,6 +50,8 @@ class Facts:
     """Endpoint → whether a usable worker answered; None unless ``--probe`` asked."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Endpoint → how the engine refuses that worker's version of the protocol."""
+    projector_or_none: Header | None = None
+    """The header of ``--mmproj``."""
     planner: Planner = field(default=lambda _: None, repr=False)
     """The plan of a command by formulas alone: no dry run, no start."""
     own: bool = False
@@ -60,6 +62,12 @@ class Facts:
         if self.header_or_none is None:
             raise MissingError("the model's header: the file is not here, or cannot be read")
         return self.header_or_none
+
+    @property
+    def projector(self) -> Header:
+        if self.projector_or_none is None:
+            raise MissingError("the projector's header: the file is not here, or cannot be read")
+        return self.projector_or_none
 
     @functools.cached_property
     def model(self) -> Model:

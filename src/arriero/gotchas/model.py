@@ -13,6 +13,7 @@ from arriero.gguf import Shape
 from arriero.record import Edit
 
 if TYPE_CHECKING:
+    from arriero.gguf.projector import Projector
     from arriero.gotchas.facts import Facts
 
 
@@ -159,9 +160,10 @@ class Run:
     """One start of the engine with the skeleton model and the standard load.
 
     ``flags`` come after ``llama-server -m MODEL``, parted by spaces; ``{workers}`` stands for the
-    endpoints of ``workers``, ``{model}`` for MODEL. Device variables hide every device unless
-    ``env`` shows one. ``limit`` is address space in bytes; ``above`` instead of it takes what the
-    same run with those flags in their place needs to become ready, and ``limit`` more than that.
+    endpoints of ``workers``, ``{model}`` for MODEL, ``{mmproj}`` for the projector's file. Device
+    variables hide every device unless ``env`` shows one. ``limit`` is address space in bytes;
+    ``above`` instead of it takes what the same run with those flags in their place needs to become
+    ready, and ``limit`` more than that.
     """
 
     flags: str
@@ -173,6 +175,8 @@ class Run:
     """Requests at least; the standard load sends about ten by itself."""
     shared: int = 0
     """Tokens that all prompts begin with."""
+    image: int = 0
+    """Pixels a side of an image that is sent in a chat before everything else; 0 sends none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +218,7 @@ class Reproduction:
     shows: Signature
     needs: tuple[Needs, ...] = ()
     weights: Literal["random", "zeros"] = "random"
+    projector: Projector | None = None
     unknown: tuple[str, ...] = ()
     """Flags that the engine is meant not to know."""
     control_serves: bool = True

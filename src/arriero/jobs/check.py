@@ -205,6 +205,7 @@ class _Checking:
         self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
     ) -> Facts:
         header = self._header(command, notes)
+        projector = self._beside(command.value("--mmproj"), notes)
         devices, refused = self._devices(command, engine, source, notes)
         held = self._pools(header, devices)
         build = engine.build if engine is not None else self.options.assume_build
@@ -216,7 +217,7 @@ class _Checking:
 
             try:
                 path = self.cwd / Path(header.parts[0].name)
-                return plan_budget(header, changed, held, model=path, build=build)
+                return plan_budget(header, changed, held, model=path, build=build, mmproj=projector)
             except ArrieroError as error:
                 notes.append(f"no plan: {error.message}")
                 return None
@@ -226,6 +227,7 @@ class _Checking:
             build=build,
             engine=engine,
             header_or_none=header,
+            projector_or_none=projector,
             pools=held,
             devices_or_none=devices,
             workers_or_none=self._workers(command, devices),
@@ -251,6 +253,12 @@ class _Checking:
         if typed is None:
             if source is not ModelSource.ROUTER:
                 notes.append(f"the model {where} is not on this machine: its header is not known")
+            return None
+        return self._beside(typed, notes)
+
+    def _beside(self, typed: str | None, notes: list[str]) -> Header | None:
+        """The header of a file that the command names."""
+        if typed is None:
             return None
         path = self.cwd / Path(typed).expanduser()
         if not path.is_file():

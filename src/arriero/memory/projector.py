@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ONE_SIZE: Final = frozenset({"gemma3"})
 """Kinds that scale every image to the size of the warm-up and encode one at a time."""
-_TOKENS: Final = {
+TOKENS: Final = {
     "pixtral": (1024, 256),
     "kimivl": (1024, 256),
     "qwen2vl_merger": (4096, 46 * 46),
@@ -161,9 +161,9 @@ def _growth(
     """
     if kind in _ONE_SIZE:
         return ()
-    if kind not in _TOKENS:
+    if kind not in TOKENS:
         return None
-    most, warm = _TOKENS[kind]
+    most, warm = TOKENS[kind]
     if request.image_max_tokens > 0:
         most = request.image_max_tokens
     if most <= warm:

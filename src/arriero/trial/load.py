@@ -28,6 +28,7 @@ import msgspec
 from arriero.command import Mode, Serving
 from arriero.logs import Mark
 from arriero.record import Requests, Speed, Step
+from arriero.trial.image import data_address
 
 MAX_BODY: Final = 4 << 20
 """Bytes of a reply that are read; the longest that a server sends here is a few KiB."""
@@ -50,12 +51,14 @@ class LoadPlan:
     ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
     that one long prompt may take at the speed seen so far; ``timeout_s`` is how long one request
     may go without an answer. ``shared`` is how many tokens all prompts begin with, in front of the
-    ones that are their own.
+    ones that are their own. ``image`` is the side in pixels of an image that is asked about before
+    all else; 0 is none.
     """
 
     prompts: int = 4
     min_requests: int = 0
     shared: int = 0
+    image: int = 0
     long_prompt_s: float = 2.0
     timeout_s: float = 120.0
 
@@ -210,6 +213,10 @@ class _Load:
         return max(room, 1)
 
     async def run(self) -> None:
+        if self.plan.image:
+            await self._about_an_image()
+        if self._over():
+            return
         await self._learn_tokens()
         steps: Sequence[Callable[[], Awaitable[None]]] = (
             self._in_turn,
@@ -249,6 +256,15 @@ class _Load:
         shared = random.Random(0).choices(self.vocabulary, k=self.plan.shared)
         own = max(1, min(tokens, self.longest - len(shared)))
         return shared + rng.choices(self.vocabulary, k=own)
+
+    async def _about_an_image(self) -> None:
+        image = {"type": "image_url", "image_url": {"url": data_address(self.plan.image)}}
+        content = [image, {"type": "text", "text": _TEXT}]
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": PREDICT}
+        reply = await self._post("/v1/chat/completions", body, 0)
+        self.result.replies.append(reply)
+        await self.answered(len(self.result.replies))
+        self._close_step("an image", 0, self._answered_by_tokens(0), "")
 
     async def _in_turn(self) -> None:
         before = len(self.result.replies)
@@ -359,6 +375,10 @@ class _Load:
         else:
             path = "/completion"
             body = {"prompt": prompt, "n_predict": PREDICT, "seed": self.seed, "temperature": 0}
+        return await self._post(path, body, len(prompt))
+
+    async def _post(self, path: str, body: dict[str, Any], sent: int) -> Reply:
+        """The reply to one request, ``sent`` tokens long where the server does not say."""
         started = time.monotonic()
         try:
             status, answer = await self.client.call("POST", path, body)
@@ -380,7 +400,7 @@ class _Load:
                 tokens=0,
                 error=f"connection broken: {type(error).__name__}",
             )
-        return _read_reply(status, answer, time.monotonic() - started, len(prompt))
+        return _read_reply(status, answer, time.monotonic() - started, sent)
 
 
 def _joined(first: Step, again: Step) -> Step:
