@@ -1,0 +1,138 @@
+"""The projector goes to the first device or worker, whatever -dev, -ngl and -mg say
+
+Symptom
+-------
+Memory taken on a card that the command leaves out, or on a worker: `CLIP using Vulkan0 backend`
+with `-dev none`, `CLIP using RPC0[...] backend` with `--rpc`. With `-fit` a model that should fit
+runs out of memory on another card.
+
+Root cause
+----------
+`--mmproj` takes the first device that llama.cpp finds; a worker is one, and is taken if this
+machine has none of its own. Builds up to 10435 do not look at `-dev`, no build at `-ngl` or `-mg`.
+`--fit` adds the projector to the target of the device with the same number among those of the
+model: of another card with `-dev`, of none with a worker alone, because llama.cpp counts workers
+after the CPU.
+
+Workaround
+----------
+`--no-mmproj-offload` keeps it on the host, where images take longer. `MTMD_BACKEND_DEVICE=CUDA1` in
+the environment names another device; newer builds have `--mmproj-device` for it.
+
+Better fix
+----------
+Newer builds let it follow `-dev`; it could follow `-mg` and `-ngl 0` as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
+from arriero.gotchas.model import (
+    STEADY,
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+    Worker,
+)
+from arriero.record import Edit
+
+if TYPE_CHECKING:
+    from arriero.gotchas.facts import Facts
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.WARNING,
+    updated="2026-11-30",
+    concepts=("multimodal", "placement", "workers"),
+    affects=Affects(flags=("--mmproj", "-dev", "-mg", "-ngl", "--rpc")),
+    log=("CLIP using",),
+    reporters=3,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#15804",
+            "ggml-org/llama.cpp#14719",
+            "ggml-org/llama.cpp#15061",
+        ),
+        builds="5648, 6382",
+        hardware="several CUDA cards",
+        command="-sm none -mg 1 --mmproj gemma-3-12b-mmproj-BF16.gguf",
+    ),
+    related=("mmproj-image-memory",),
+)
+
+_FOLLOWS_SINCE = 10436
+_VARIABLE = "MTMD_BACKEND_DEVICE"
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    named = command.value("--mmproj-device") or command.environ.get(_VARIABLE)
+    offloads = command.switch("--mmproj-offload") is not False
+    if not command.has("--mmproj") or not offloads or named:
+        return
+    follows = facts.build is None or facts.build >= _FOLLOWS_SINCE
+    asked = (command.value("-dev") or "").partition(",")[0].strip()
+    main = command.number("-mg") or 0
+    if asked == "none" and not follows:
+        yield _to_host("-dev none, and --mmproj still takes the first device", "-dev")
+    elif asked and asked != "none" and not follows:
+        first = next((device.name for device in facts.devices), asked)
+        if first != asked:
+            yield _to(asked, f"-dev {asked}, and --mmproj goes to {first}", "-dev")
+    elif command.value("-sm") == "none" and main > 0 and not asked:
+        names = [device.name for device in facts.devices]
+        if main < len(names):
+            yield _to(names[main], f"-mg {main}, and --mmproj goes to {names[0]}", "-mg")
+    elif command.has("--rpc") and not asked:
+        if all(device.name.startswith("RPC") for device in facts.devices):
+            yield _to_host("there is no device here: --mmproj goes to the first worker", "--rpc")
+    elif command.number("-ngl") == 0 and not asked:
+        text = "-ngl 0, and --mmproj still takes the first device, if there is one"
+        yield replace(_to_host(text, "-ngl"), severity=Severity.INFO)
+
+
+def _to_host(because: str, flag: str) -> Found:
+    return Found(because=because, edit=(Edit(flag="--mmproj-offload", value="off"),), flag=flag)
+
+
+def _to(device: str, because: str, flag: str) -> Found:
+    return Found(because=because, edit=(Edit(flag=_VARIABLE, value=device, env=True),), flag=flag)
+
+
+_FLAGS = "-c 512 -np 1 --no-warmup -dev none --mmproj {mmproj}"
+_WORKER = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(),), image=64)
+_VULKAN = Run(flags=_FLAGS, env={**STEADY, "GGML_VK_VISIBLE_DEVICES": "0"})
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="worker",
+        model=tiny("llama"),
+        projector=Projector(),
+        run=_WORKER,
+        control=replace(_WORKER, flags=f"{_WORKER.flags} --no-mmproj-offload"),
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"CLIP using RPC0\["),
+        needs=(Needs.RPC_SERVER,),
+    ),
+    Reproduction(
+        name="vulkan",
+        model=tiny("llama"),
+        projector=Projector(),
+        run=_VULKAN,
+        control=replace(_VULKAN, flags=f"{_FLAGS} --no-mmproj-offload"),
+        shows=Signature(outcome=TrialOutcome.SERVED, log=r"CLIP using Vulkan0 backend"),
+        needs=(Needs.VULKAN,),
+    ),
+)

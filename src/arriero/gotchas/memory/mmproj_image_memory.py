@@ -1,0 +1,103 @@
+"""A large image takes several times the memory of the warm-up: the server dies with it
+
+Symptom
+-------
+Ready, and small images are fine; with a large one `failed to allocate ... buffer` and a crash: exit
+139 (SIGSEGV), or a failed `GGML_ASSERT` in `ggml-backend`.
+
+Root cause
+----------
+Projectors that take images as large as they are reserve compute for a small one at the start: 256
+tokens of 1024 with Pixtral, 2116 of 4096 with Qwen-VL. That is also what `--fit` counts; with
+`--no-warmup` it counts none. The first larger image makes the buffer grow by the patches it has
+more, or by their square without flash attention, and what cannot be allocated is used all the same.
+
+Workaround
+----------
+`--image-max-tokens` with the tokens of the warm-up: larger images are scaled down. Or keep so much
+free: a larger `-fitt` leaves it on the device, `--no-mmproj-offload` moves all of it to the host.
+
+Better fix
+----------
+The server could reserve for the largest image, and refuse one that it has no memory for.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arriero.base.sizes import MIB
+from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Needs,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.gotchas.serving._projectors import kind
+from arriero.record import Edit
+
+if TYPE_CHECKING:
+    from arriero.gotchas.facts import Facts
+
+GOTCHA = Gotcha(
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    updated="2026-11-30",
+    concepts=("multimodal", "compute buffer", "fit"),
+    affects=Affects(flags=("--mmproj", "--image-max-tokens", "--no-warmup")),
+    log=("failed to allocate CPU buffer", "failed to allocate CUDA0 buffer"),
+    reporters=2,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#13414", "ggml-org/llama.cpp#13467"),
+        builds="5331",
+        hardware="RTX 3080; a CPU",
+        command="-m Qwen2.5-VL-7B --mmproj mmproj.gguf",
+    ),
+    related=("mmproj-first-device", "mmproj-image-above-ubatch"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if not facts.command.has("--mmproj"):
+        return
+    from arriero.memory.projector import TOKENS
+
+    what = kind(facts.projector)
+    most, warm = TOKENS.get(what, (0, 0))
+    most = facts.command.number("--image-max-tokens") or most
+    if not warm or most <= warm:
+        return
+    yield Found(
+        because=f"{what}: an image has up to {most} tokens, and compute is reserved for {warm}",
+        edit=(Edit(flag="--image-max-tokens", value=str(warm)),),
+        flag="--mmproj",
+    )
+
+
+_FLAGS = "-c 2048 -np 1 --mmproj {mmproj}"
+_RUN = Run(flags=_FLAGS, above=_FLAGS, limit=64 * MIB, image=256)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="four-times-as-large",
+        model=tiny("llama"),
+        projector=Projector(kind="pixtral", tensor_type="f32", feed_forward=16384, layers=1),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_FLAGS} --image-max-tokens 256"),
+        shows=Signature(
+            exit_status=-signal.SIGSEGV, log=r"insufficient memory \(attempted to allocate 19"
+        ),
+        needs=(Needs.ADDRESS_SPACE,),
+    ),
+)

@@ -1,0 +1,118 @@
+"""An image of more tokens than -ub: the server aborts with the first one
+
+Symptom
+-------
+`non-causal attention requires n_ubatch >= n_tokens` in a failed `GGML_ASSERT`, and exit 134
+(SIGABRT) with the first image. Text alone is served.
+
+Root cause
+----------
+Gemma 3 and Gemma 4 let the tokens of an image see each other. That is computed in one piece: as
+many tokens as the image has, or `-b` if that is less, must fit into one micro-batch, which is 512
+by default. An image of Gemma 3 has 256 tokens; of Gemma 4 it has up to 280, in newer builds 1120,
+or what `--image-max-tokens` allows. The newest lower that limit to the micro-batch themselves;
+images of one size they cannot make smaller.
+
+Workaround
+----------
+A micro-batch of at least as many tokens as an image has: `-ub 256`, or what `--image-max-tokens`
+says. Compute buffers grow with it.
+
+Better fix
+----------
+The server could refuse the pair at the start, where it knows both figures.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.gotchas.serving._projectors import kind, number
+from arriero.record import Edit
+
+if TYPE_CHECKING:
+    from arriero.gotchas.facts import Facts
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("multimodal", "batch"),
+    affects=Affects(architectures=("gemma3", "gemma4"), flags=("--mmproj", "-ub")),
+    log=("non-causal attention requires n_ubatch >= n_tokens",),
+    reporters=3,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#23409",
+            "ggml-org/llama.cpp#21816",
+            "unslothai/unsloth#10559",
+        ),
+        builds="b8766, b10840",
+        hardware="RTX 3060, RX 9070",
+        command="-m gemma-4-12B --mmproj mmproj-F16.gguf",
+    ),
+    related=("mmproj-image-memory", "embedding-input-limit"),
+)
+
+_GEMMA4 = {0: 280, 10436: 1120, 10841: 0}
+"""Most tokens of an image by default, from which build on; 0 where it follows the micro-batch."""
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    micro = min(request.n_ubatch, request.n_batch)
+    given = facts.command.number("--image-max-tokens") or 0
+    if not facts.command.has("--mmproj") or micro >= max(given, *_GEMMA4.values()):
+        return
+    what, tokens = kind(facts.projector), 0
+    if what == "gemma3":
+        side = number(facts.projector, "clip.vision.image_size")
+        patch = number(facts.projector, "clip.vision.patch_size")
+        merge = number(facts.projector, "clip.vision.projector.scale_factor") or 4
+        tokens = (side // patch // merge) ** 2 if patch else 0
+    elif what in ("gemma4v", "gemma4uv"):
+        build = max(_GEMMA4) if facts.build is None else facts.build
+        most = _GEMMA4[max(since for since in _GEMMA4 if since <= build)]
+        tokens = most and (given or most)
+    if min(tokens, request.n_batch) <= micro:
+        return
+    yield Found(
+        because=f"an image of {what} has up to {tokens} tokens, which are decoded in one piece;"
+        f" -ub {micro} holds fewer",
+        edit=(Edit(flag="-ub", value=str(tokens)),),
+        flag="-ub" if facts.command.has("-ub") else "--mmproj",
+    )
+
+
+_FLAGS = "-c 512 -np 1 --no-warmup --mmproj {mmproj}"
+_RUN = Run(flags=f"{_FLAGS} -ub 8", image=64)
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="sixteen-tokens",
+        model=tiny("llama"),
+        projector=Projector(),
+        run=_RUN,
+        control=replace(_RUN, flags=f"{_FLAGS} -ub 16"),
+        shows=Signature(
+            exit_status=-signal.SIGABRT,
+            log=r"non-causal attention requires n_ubatch >= n_tokens",
+        ),
+    ),
+)

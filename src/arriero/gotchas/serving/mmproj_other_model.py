@@ -1,0 +1,93 @@
+"""The projector of another model: the server ends after everything is loaded
+
+Symptom
+-------
+`mismatch between text model (n_embd = N) and mmproj (n_embd = M)`, `failed to load multimodal
+model` and exit 1, when weights and context are in memory already.
+
+Root cause
+----------
+A projector turns an image into embeddings of one text model's width. Sizes of one family have
+projectors with the same name, and a directory may hold several. The two are compared last of all.
+
+Workaround
+----------
+The projector that was published beside this very model, or none: without `--mmproj` the model is
+served for text. What fits in width may still be of another model, and then answers nonsense.
+
+Better fix
+----------
+The server could compare the two headers before it loads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Signature,
+)
+from arriero.gotchas.serving._projectors import embedding, kind
+from arriero.record import Edit
+
+if TYPE_CHECKING:
+    from arriero.gotchas.facts import Facts
+
+GOTCHA = Gotcha(
+    kind=Class.CONFIGURATION,
+    severity=Severity.ERROR,
+    updated="2026-11-30",
+    concepts=("multimodal",),
+    affects=Affects(flags=("--mmproj",)),
+    log=("mismatch between text model (n_embd", "you may be using wrong mmproj"),
+    provenance=Provenance(
+        builds="seen on 10068, 10434 and 11434", command="-m M --mmproj mmproj-of-another.gguf"
+    ),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if not facts.command.has("--mmproj"):
+        return
+    given = embedding(facts.projector)
+    arch = str(facts.header.metadata.get("general.architecture"))
+    wanted = facts.header.metadata.get(f"{arch}.embedding_length")
+    stacked = f"{arch}.n_deepstack_layers" in facts.header.metadata
+    if given is None or not isinstance(wanted, int) or stacked or given == wanted:
+        return
+    yield Found(
+        because=f"the {kind(facts.projector)} projector gives embeddings of {given}, the model"
+        f" takes {wanted}",
+        edit=(Edit(flag="--mmproj"),),
+        flag="--mmproj",
+    )
+
+
+_RUN = Run(flags="-c 512 -np 1 --no-warmup --mmproj {mmproj}")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="half-as-wide",
+        model=tiny("llama"),
+        projector=Projector(projection=64),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 512 -np 1 --no-warmup"),
+        shows=Signature(
+            outcome=TrialOutcome.FAILED,
+            log=r"mismatch between text model \(n_embd = 128\) and mmproj \(n_embd = 64\)",
+        ),
+    ),
+)
