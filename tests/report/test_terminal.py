@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.base.words import Cost, Evidence, Kind, Method
-from arriero.record.documents import Explanations, HistoryEntry, Slope
+from arriero.record.documents import NOT_KEPT, Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, quote, wrap
 from tests.examples import example_diagnosis, example_explanation
@@ -351,6 +351,15 @@ def test_a_failure_of_one_variable_is_not_told_of_another() -> None:
     moved = with_(doc.trials[0], change={"-np": (64, 1), "-c": (4096, 2048)})
     text = terminal.diagnosis(with_(doc, trials=(moved, *doc.trials[1:])))
     assert "-c   ready and served up to 4096 · no failure seen\n" in text
+
+
+def test_what_was_not_kept_is_not_offered_for_a_report() -> None:
+    one, load = example_diagnosis(), verifications()["example"]
+    lost = f"{NOT_KEPT}: the disk is full"
+    assert f"arriero report {one.id}" in terminal.diagnosis(one)
+    assert "arriero report" not in terminal.diagnosis(with_(one, notes=(lost,)))
+    assert f"record {load.id}" in terminal.verification(load)
+    assert load.id not in terminal.verification(with_(load, notes=(lost,)))
 
 
 def test_free_is_not_a_cost() -> None:

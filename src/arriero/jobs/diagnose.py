@@ -14,7 +14,7 @@ from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
-from arriero.record import Diagnosis
+from arriero.record import NOT_KEPT, Diagnosis
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, Patience
@@ -82,7 +82,7 @@ def diagnose(
             except RecordError as error:
                 # A full disk must not cost the user the answer.
                 if not unsaved:
-                    diagnoser.notes.append(f"no record was kept: {error.message}")
+                    diagnoser.notes.append(f"{NOT_KEPT}: {error.message}")
                 unsaved.append(error.message)
 
         case = Case(

@@ -33,7 +33,7 @@ from arriero.memory import plan_budget, settings_of
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
 from arriero.process import scratch_directory, sweep, temporary_directory
-from arriero.record import FrontierPoint, HeaderReads, Plan, PlanNote
+from arriero.record import NOT_KEPT, FrontierPoint, HeaderReads, Plan, PlanNote
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 
@@ -123,7 +123,7 @@ def _kept(found: Plan, store: Store, redactor: Redactor) -> Plan:
     try:
         store.save(found, redactor)
     except RecordError as error:
-        note = PlanNote(id="record", text=f"no record was kept: {error.message}")
+        note = PlanNote(id="record", text=f"{NOT_KEPT}: {error.message}")
         return msgspec.structs.replace(found, notes=(*found.notes, note))
     return found
 

@@ -22,7 +22,7 @@ from arriero.jobs._runs import Recorder
 from arriero.logs.model import Failure
 from arriero.machine import device_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
-from arriero.record import Baseline, Peak, Requests, Speed, Verification
+from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
@@ -184,7 +184,7 @@ def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verif
     try:
         store.save(verification, redactor)
     except RecordError as error:
-        note = f"no record was kept: {error.message}"
+        note = f"{NOT_KEPT}: {error.message}"
         return msgspec.structs.replace(verification, notes=(*verification.notes, note))
     return verification
 

@@ -1,6 +1,7 @@
 """The documents of the contract: one schema for each, and how they are written and read."""
 
 from arriero.record.documents import (
+    NOT_KEPT,
     Advice,
     Baseline,
     Boundary,
@@ -63,6 +64,7 @@ from arriero.record.files import (
 from arriero.record.schema import json_schema
 
 __all__ = [
+    "NOT_KEPT",
     "SCHEMAS",
     "Advice",
     "Baseline",

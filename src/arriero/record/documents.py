@@ -6,7 +6,7 @@ showed is null, never a guess.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -292,6 +292,10 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     requests: Requests = Requests()
     headroom: int | None = None
     steps: tuple[Step, ...] = ()
+
+
+NOT_KEPT: Final = "no record was kept"
+"""How the note begins that says so: then there is nothing to report from."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ def lines(facts: view.PlanView, width: int) -> list[Line]:
     doc = facts.doc
     used = [one for one in facts.pools if one.shares or one.fits is False]
     idle = [one for one in facts.pools if one not in used]
+    shared = doc.id and view.kept([note.text for note in doc.notes])
     notes = [line for note in facts.notes for line in paragraph("NOTE", note, width)]
     return [
         *wrapped(" · ".join(facts.setting), width, style="dim"),
@@ -43,7 +44,7 @@ def lines(facts: view.PlanView, width: int) -> list[Line]:
         *_fixes(facts.fixes, facts.enough, width),
         *_beside(facts.beside, width),
         *_commands(facts, width),
-        *(wrapped(f"to share it: arriero report {doc.id}", width, style="dim") if doc.id else []),
+        *(wrapped(f"to share it: arriero report {doc.id}", width, style="dim") if shared else []),
     ]
 
 

@@ -82,7 +82,8 @@ def _blocks(
 ) -> list[Block]:
     doc = facts.doc
     more = "more" if cut_short else "record"
-    footer = f"{facts.effort} · {more} and upstream text: arriero report {doc.id}"
+    where = f"{more} and upstream text: arriero report {doc.id}"
+    footer = f"{facts.effort} · {where}" if view.kept(doc.notes) else facts.effort
     return [
         Block(0, wrapped(" · ".join(facts.setting), width, style="dim")),
         Block(0, [Line("")]),
@@ -176,7 +177,11 @@ def verification(
         *(grid(("step", "ok", "shown by"), rows, width, right={1}) if rows else []),
         *paragraph("SKIPPED", "; ".join(facts.skipped), width),
         *paragraph("NOTES", " ".join(facts.notes), width),
-        *wrapped(f"{facts.effort} · record {doc.id}", width, style="dim"),
+        *wrapped(
+            f"{facts.effort} · record {doc.id}" if view.kept(doc.notes) else facts.effort,
+            width,
+            style="dim",
+        ),
     ]
     return finish(lines, colour=colour, encoding=encoding)
 

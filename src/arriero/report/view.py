@@ -24,6 +24,7 @@ from arriero.base.words import (
 )
 from arriero.logs.model import Buffer, Failure, Notice
 from arriero.record.documents import (
+    NOT_KEPT,
     Boundary,
     Diagnosis,
     Explanation,
@@ -231,6 +232,11 @@ def plan(doc: Plan) -> PlanView:
         prove=copy or given,
         doc=doc,
     )
+
+
+def kept(notes: Iterable[str]) -> bool:
+    """Whether the history has the record, so that a report can be made of it."""
+    return not any(note.startswith(NOT_KEPT) for note in notes)
 
 
 # --- verdicts ----------------------------------------------------------------------------------
