@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,6 +196,26 @@ def test_with_an_engine(
     assert found.build == build
     assert found.engine is not None
     assert [f.id for f in errors(found)] == ([] if knows else ["flag-renamed"])
+
+
+def test_a_check_loads_little() -> None:
+    """What a command without model, engine and devices needs nothing of."""
+    code = (
+        "import sys; from arriero.cli import run; run(sys.argv[1:]);"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    typed = "check --assume-build 10434 -- llama-server -m no.gguf -c 65536 -np 4 -ngl 99"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *typed.split()], capture_output=True, text=True, check=True
+    )
+    assert "slot-context-share" in done.stdout
+    loaded = set(done.stderr.split())
+    assert not loaded & {
+        *("psutil", "sqlite3", "asyncio", "aiohttp", "ctypes", "json", "subprocess", "yaml"),
+        *("arriero.engine.oracle", "arriero.engine.installation", "arriero.gguf.reader"),
+        *("arriero.machine", "arriero.process", "arriero.store.store", "arriero.report.view"),
+        *("arriero.memory.budget", "arriero.memory.hparams", "arriero.memory.placement"),
+    }
 
 
 BEHIND = {

@@ -9,7 +9,6 @@ flags, builds.
 from __future__ import annotations
 
 import getpass
-import json
 import platform
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -262,6 +261,8 @@ class Redactor:
         text = self._without_secrets(ANSI.sub("", text))
         text = without_prompts(text)
         for path in sorted(self._paths, key=len, reverse=True):
+            import json  # late, as few paths have spaces in them
+
             for word in {path, json.dumps(path)[1:-1]}:
                 text = text.replace(word, reduced(path))
         text = self._without_places(text)

@@ -6,7 +6,6 @@ is linear in the text whatever the text is.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -165,7 +164,8 @@ def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _variants(secret: str) -> set[str]:
     """The ways a literal is written: as it is, in JSON, in a URL, in HTML, in a shell."""
-    import html  # late: its table of names is long
+    import html  # late, as few commands have secrets to look for
+    import json
 
     escaped = json.dumps(secret)[1:-1]
     plain = json.dumps(secret, ensure_ascii=False)[1:-1]

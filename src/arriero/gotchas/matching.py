@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from arriero.base.errors import UsageError
 from arriero.command import Command
@@ -21,8 +22,7 @@ _WORDS: Final = "flags"
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(msgspec.Struct, frozen=True):
     """What the rules say about one command."""
 
     findings: tuple[Finding, ...]

@@ -8,7 +8,6 @@ and come on top.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -26,8 +25,7 @@ COULD_NOT_RUN: Final = "could not run"
 _SHIPPED: Final = Path(__file__).with_name("verdicts")
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What all verdicts on one gotcha come to."""
 
     verdicts: tuple[GotchaVerdict, ...]

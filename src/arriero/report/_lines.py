@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from arriero.report._text import cells, cut, encoded, pad, wrap
 
@@ -16,8 +17,7 @@ NARROW: Final = 60
 _COLOURS: Final = {"good": "1;32", "bad": "1;31", "open": "1;33", "head": "1", "dim": "2"}
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line. ``style`` colours its first ``span`` characters, all of it when ``span`` is 0."""
 
     text: str
@@ -27,8 +27,7 @@ class Line:
     """To be pasted: no character of it is replaced."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Lines that are shown together or not at all; rank 0 is always shown, then 1, 2, ..."""
 
     rank: int

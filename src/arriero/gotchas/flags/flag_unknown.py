@@ -20,7 +20,6 @@ llama-server could name the nearest flags that it has.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -66,7 +65,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue  # the value of a flag that the one before took for its own
         near = _near(item.name, flags)
         known = f"; it knows {', '.join(near)}" if near else ""
-        close = near and difflib.SequenceMatcher(None, item.name, near[0]).ratio() > _SAME
+        close = near and _likeness(item.name, near[0]) > _SAME
         edit = Edit(flag=item.name, rename=near[0]) if close else Edit(flag=item.name)
         yield Found(
             because=f"{item.name} is no option of this engine{known}",
@@ -78,9 +77,17 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _near(name: str, flags: FlagTable) -> list[str]:
+    import difflib  # late: most commands have no such flag
+
     names = [n for f in flags.flags if not f.removed for n in (*f.names, *f.negatives)]
     long = [n for n in names if n.startswith("--") is name.startswith("--")]
     return difflib.get_close_matches(name, long, 3, _ALIKE)
+
+
+def _likeness(name: str, other: str) -> float:
+    import difflib
+
+    return difflib.SequenceMatcher(None, name, other).ratio()
 
 
 _RUN = Run(flags="--ctx-sise 1024 --no-warmup")
