@@ -19,7 +19,7 @@ from arriero.record.documents import (
     Plan,
     Verification,
 )
-from arriero.report import _plan_lines, view
+from arriero.report import view
 from arriero.report._lines import (
     NARROW,
     Block,
@@ -188,6 +188,8 @@ def verification(
 
 def plan(doc: Plan, *, width: int = 80, colour: bool = False, encoding: str = "utf-8") -> str:
     """What a command will take: verdict, pools, changes, the command to copy and to prove."""
+    from arriero.report import _plan_lines
+
     lines = _plan_lines.lines(view.plan(doc), width)
     return finish(lines, colour=colour, encoding=encoding)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import (
@@ -34,9 +34,7 @@ from arriero.record.documents import (
     Step,
     Verification,
 )
-from arriero.report import _plans
 from arriero.report import _words as say
-from arriero.report._plans import Contents, Fix, Reach
 from arriero.report._text import printable, words
 from arriero.report._trials import (
     Table,
@@ -52,6 +50,9 @@ from arriero.report._trials import (
 _SAME: Final = 16
 """Failures of the same cause that are told one by one."""
 _NOT_PLACEMENT: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
+
+if TYPE_CHECKING:
+    from arriero.report._plans import Contents, Fix, Reach
 
 
 class Tone(Enum):
@@ -211,6 +212,8 @@ def verification(doc: Verification) -> VerificationView:
 
 def plan(doc: Plan) -> PlanView:
     """The facts of a plan, verdict first."""
+    from arriero.report import _plans  # late: it knows the planner, of which others need nothing
+
     best = next((advice for advice in doc.advice if advice.recommended), None)
     fixes, beside = _plans.fixes(doc)
     copy = best.argv if best and fixes else ()
@@ -378,6 +381,8 @@ def _load_finding(doc: Verification) -> Finding:
 
 
 def _plan_finding(doc: Plan) -> Finding:
+    from arriero.report import _plans
+
     if refused := _noted(doc, "refused"):
         told = f"{'; '.join(refused)}. Nothing was loaded."
         return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
