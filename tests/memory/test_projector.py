@@ -325,3 +325,25 @@ def test_fit_lowers_the_context_for_it(
     assert plan.context is not None
     assert told is not None
     assert 4096 < plan.context.n_ctx == int(told[1]) < 32768
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize("build", BUILDS)
+def test_on_a_device_and_fit_on_it(
+    build: int, home: Path, engines: dict[int, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "0")
+    pools = parse_pools("Vulkan0=2GiB,host=8GiB")
+    given = "-np 1 -fitt 1940 --mmproj {home}/pixtral.gguf"
+    plan = planned(home, given, engines[build], pools)
+    with serve(engines[build].path, home / "m.gguf", *given.format(home=home).split()) as server:
+        log = server.log
+    sizes = {b.device: b.bytes or 0 for b in lines(plan) if b.reason.endswith("warm-up")}
+    told = {name: float(mib) for name, mib in _COMPUTE.findall(log)}
+    assert told == {name: pytest.approx(size / MIB, abs=LINE) for name, size in sizes.items()}
+    assert sizes.keys() == {"Vulkan0", "CPU"}
+    n_ctx = re.search(r"llama_context: n_ctx +=? +(\d+)", log.replace("= ", ""))
+    assert plan.context is not None
+    assert n_ctx is not None
+    assert 4096 < plan.context.n_ctx == int(n_ctx[1]) < 32768

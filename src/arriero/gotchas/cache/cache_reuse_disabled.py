@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
 from arriero.gotchas.cache._shift import unmovable
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -77,6 +78,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 _RUN = Run(flags="-c 4096 -np 1 --no-warmup --cache-reuse 64")
 _SHOWS = Signature(log=r"cache_reuse is not supported by this context")
+_SEES = Run(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
 
 REPRODUCTIONS = (
     Reproduction(
@@ -92,5 +94,13 @@ REPRODUCTIONS = (
         run=_RUN,
         control=replace(_RUN, flags="-c 4096 -np 1 --no-warmup"),
         shows=_SHOWS,
+    ),
+    Reproduction(
+        name="projector",
+        model=tiny("llama"),
+        projector=Projector(),
+        run=replace(_SEES, flags=f"{_SEES.flags} --cache-reuse 64"),
+        control=_SEES,
+        shows=Signature(log=r"cache_reuse is not supported by multimodal"),
     ),
 )

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.gguf.presets import tiny
+from arriero.gguf.projector import Projector
 from arriero.gotchas.cache._shift import unmovable
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -76,6 +77,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 _RUN = Run(flags="-c 4096 -np 1 --no-warmup --context-shift")
 _SHOWS = Signature(log=r"KV cache shifting is not supported for this context")
+_SEES = Run(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
 
 REPRODUCTIONS = (
     Reproduction(
@@ -91,5 +93,13 @@ REPRODUCTIONS = (
         run=_RUN,
         control=replace(_RUN, flags=f"{_RUN.flags} --swa-full"),
         shows=_SHOWS,
+    ),
+    Reproduction(
+        name="projector",
+        model=tiny("llama"),
+        projector=Projector(),
+        run=replace(_SEES, flags=f"{_SEES.flags} --context-shift"),
+        control=_SEES,
+        shows=Signature(log=r"ctx_shift is not supported by multimodal"),
     ),
 )
