@@ -15,12 +15,12 @@ from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, serving
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import describe, read_header
+from arriero.jobs._engine import engine_record
 from arriero.machine import Holder, Pool, holders, pools, visibility
 from arriero.process import Limit
 from arriero.record import (
     Baseline,
     DeviceRecord,
-    EngineRecord,
     HolderRecord,
     LimitRecord,
     ModelRecord,
@@ -152,17 +152,6 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
         n_ctx_train=about.n_ctx_train,
         n_vocab=about.n_vocab,
         file_bytes=about.file_bytes,
-    )
-
-
-def engine_record(engine: Engine) -> EngineRecord:
-    return EngineRecord(
-        path=str(engine.path),
-        found_by=engine.found_by,
-        version=engine.version,
-        build=engine.build,
-        commit=engine.commit,
-        backends=engine.backends,
     )
 
 

@@ -21,6 +21,7 @@ from arriero.command.flags import KNOWN
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
 from arriero.gotchas.verdicts import on
+from arriero.jobs._engine import engine_record
 from arriero.record import Check, Checks, Finding, Plan
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from arriero.engine.devices import Refusal
     from arriero.gguf import Header
     from arriero.machine import Pool
-    from arriero.record import EngineRecord
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _Checking:
                 later=tuple(one for one in applied if _mended(one) not in first),
                 where=source.locate(command, None),
                 build=facts.build,
-                engine=_engine_record(engine) if engine else None,
+                engine=engine_record(engine) if engine else None,
                 unchecked=found.unchecked,
                 notes=tuple(dict.fromkeys(notes)),
             )
@@ -297,12 +297,6 @@ class _Checking:
             return None
         answered = {device.description for device in devices if device.name.startswith("RPC")}
         return {endpoint: endpoint in answered for endpoint in _endpoints(command)}
-
-
-def _engine_record(engine: Engine) -> EngineRecord:
-    from arriero.jobs._baseline import engine_record
-
-    return engine_record(engine)
 
 
 def _mended(finding: Finding) -> tuple[str, ...]:

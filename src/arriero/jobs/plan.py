@@ -26,7 +26,8 @@ from arriero.command import (
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import Header, open_model, read_source, skeleton
 from arriero.gguf.reader import first_part
-from arriero.jobs._baseline import engine_record, refuse_other_uses
+from arriero.jobs._baseline import refuse_other_uses
+from arriero.jobs._engine import engine_record
 from arriero.jobs._runs import calibrations
 from arriero.machine import Pool, pools
 from arriero.memory import plan_budget, settings_of
