@@ -35,6 +35,10 @@ def test_a_pasted_excerpt_is_named_right(case: dict[str, Any]) -> None:
             )
         if "fatal" in case:
             assert failure.fatal is case["fatal"]
+        if "line" in case:
+            assert failure.line in case["line"]
+    if "secondary" in case:
+        assert sorted(f.kind for f in reading.secondary) == sorted(case["secondary"])
     for component, device, mib in case.get("buffers", []):
         assert any(
             (b.component, b.device) == (component, device) and abs(b.bytes - mib * MIB) <= ROUNDING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import tomllib
 from collections.abc import Callable
 from itertools import pairwise
@@ -68,6 +69,12 @@ PREFIXES: dict[str, Callable[[int, str], str]] = {
     "desktop": lambda n, s: f"[2026-08-14][12:00:01][plugin::commands][INFO] [llamacpp] {s}",
     "clock": lambda n, s: f"[2026-08-14 12:00:01.{n:03}][INFO] {s}",
     "quoted": lambda n, s: f"> {s}",
+    "listed": lambda n, s: f"- {s}",
+    "grep -n": lambda n, s: f"{n + 1}:{s}",
+    "cat -n": lambda n, s: f"{n + 1:>6}\t{s}",
+    "model": lambda n, s: f"<qwen3-30b> {s}",
+    "logging": lambda n, s: f"2026-08-14 12:00:01,{n:03} - llama - ERROR - {s}",
+    "indented": lambda n, s: f"    {s}",
     "jsonl": lambda n, s: json.dumps({"type": "log", "time": n, "level": "info", "msg": s + "\n"}),
     "unknown": lambda n, s: f"<<{n}>> {s}",
 }
@@ -116,6 +123,18 @@ def test_wrapping_changes_nothing(text: str, width: int) -> None:
         line[at : at + width]
         for line in text.splitlines()
         for at in range(0, max(1, len(line)), width)
+    )
+    named = [a[0][:4] if a[0] else None for a in answers(wrapped)]
+    assert named == [a[0][:4] if a[0] else None for a in answers(text)]
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 132])
+@pytest.mark.parametrize("text", [log for log in LOGS if "log_server_r" not in log])
+def test_wrapping_between_words_changes_nothing(text: str, width: int) -> None:
+    wrapped = "\n".join(
+        piece
+        for line in text.splitlines()
+        for piece in textwrap.wrap(line, width, break_on_hyphens=False) or [""]
     )
     named = [a[0][:4] if a[0] else None for a in answers(wrapped)]
     assert named == [a[0][:4] if a[0] else None for a in answers(text)]

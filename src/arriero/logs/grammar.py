@@ -74,6 +74,8 @@ class Rule:
     """Ends the process unless the log shows that it went on."""
     inferred: bool = False
     """Names an effect: the cause is another line, which may be missing."""
+    probed: bool = False
+    """Usual in a dry run: of the start itself only if the start ends right after it."""
     notice: str | None = None
     to: str | None = None
     """For milestones and roles: what the server is, or what the lines are about, from here on."""
@@ -132,6 +134,7 @@ def parse_table(text: str) -> tuple[Rule, ...]:
                 fatal=_YES_NO[words["fatal"]] if "fatal" in words else None,
                 presumed="presumed" in words,
                 inferred="inferred" in words,
+                probed="probed" in words,
                 notice=words.get("notice"),
                 to=words.get("to"),
             )

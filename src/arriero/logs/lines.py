@@ -37,17 +37,23 @@ _OUTER = re.compile(
   | (?P<clock>\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AP]M)?)\s
       (?:(?:DBG|INF|WRN|ERR|TRC)\s)?(?:GRPC\([^)]*\):\s)?(?:std(?:err|out)\s)?
   | [A-Za-z0-9][\w./-]{{0,60}}\s*\|\s
+  | (?:Loading\smodel\.\.\.\s)?[|/\\-](?=\d{{1,9}}\.\d\d\.\d{{3}}\.\d{{3}}\s)
+  | -\s+(?=\S)
+  | <[^<>|\s]{{1,60}}>\s
+  | \d{{1,7}}(?::\s*|-(?=\D)|\t\s*|\s{{2,}})
+  | (?:[\w.]{{1,60}}\s-\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?:\s-|:)\s
     """,
     re.VERBOSE,
 )
 _MAYBE_OUTER = re.compile(
-    r"[>\[\d]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S+\s*\|\s"
+    r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S+\s*\|\s"
+    r"|Loading\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
     r"|/\S+:\d+: |radv/|(?:CUDA|ROCm|MUSA|HIP) error|current device: "
     r"|(?:cu|hip|mu)[A-Za-z_]\w+\(|terminate called|Segmentation fault|Aborted|Killed"
-    r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:"
+    r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:|ggml-\w+: "
     r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main|build"
     r"|system_info|set_|reserve|output_reserve|device_info|update|warning|error)\w*:\s"
 )
@@ -221,23 +227,22 @@ class Wrapping:
     words: bool
 
 
-def wrapping(shown: Sequence[str]) -> Wrapping | None:
-    """How a terminal or a paste may have broken these plain lines.
+def wrappings(shown: Sequence[str]) -> tuple[Wrapping, ...]:
+    """How a terminal or a paste may have broken these plain lines, the likeliest way first.
 
     The longest line tells, if what comes after lines of that length does not begin like a line of
     the server. It is a guess: a join counts only if a message is found across the seam.
     """
     width = max((len(line) for line in shown), default=0)
     if width < 30:
-        return None
+        return ()
     counts = {
         words: sum(continues(a, b, Wrapping(width, words)) for a, b in pairwise(shown))
         for words in (False, True)
     }
-    if not any(counts.values()):
-        return None
     # a line of full width may be one of either
-    return Wrapping(width, words=counts[True] > 2 * counts[False])
+    likely = counts[True] > 2 * counts[False]
+    return tuple(Wrapping(width, words) for words in (likely, not likely) if counts[words])
 
 
 def continues(before: str, after: str, wrap: Wrapping) -> bool:
@@ -254,8 +259,9 @@ def strip_outer(shown: str) -> str:
     """A plain line without what journald or docker put in front; the server's own prefix stays."""
     text = shown
     for _ in range(8):
-        found = _OUTER.match(text)
+        inner = text.lstrip()
+        found = _OUTER.match(inner)
         if found is None or found["stamp"] or found["level"] or found["child"]:
             break
-        text = text[found.end() :]
+        text = inner[found.end() :]
     return text

@@ -27,7 +27,7 @@ class Mark:
     last_text: str
 
 
-OF_THE_KERNEL = {"oom_process", "oom_kernel"}
+OF_THE_KERNEL = {"oom_process", "oom_reaper", "oom_kernel"}
 """Messages about a process that never carry the prefix of a router's child."""
 
 
@@ -137,8 +137,8 @@ def overall(readings: Sequence[Reading]) -> Reading:
 def principal(readings: Sequence[Reading]) -> Reading:
     """Of several processes in one log, the one a person asks about: the one that failed.
 
-    A fatal failure before one that was outlived, before none, and that a process was killed only
-    if none says more; among equals the first.
+    A fatal failure before one that was outlived, before none, and that a process was killed or
+    crashed only if none says more; among equals the first.
     """
 
     def says_less(reading: Reading) -> int:
@@ -146,6 +146,6 @@ def principal(readings: Sequence[Reading]) -> Reading:
             return 3
         if not reading.failure.fatal:
             return 2
-        return int(reading.failure.kind is Kind.KILLED)
+        return int(reading.failure.kind in (Kind.KILLED, Kind.CRASH))
 
     return min(readings, key=says_less)

@@ -33,6 +33,7 @@ _POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
 _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
 )
+_OURS: Final = re.compile(r"(?i)llama|ggml|rpc|server|main|kobold|python|studio|jan\b|local-?ai")
 _ROLES: Final = {"draft": Role.DRAFT, "mmproj": Role.MMPROJ, "main": Role.MAIN}
 
 
@@ -67,6 +68,8 @@ class Cause:
     inferred: bool = False
     probe: bool = False
     """Whether it is in a dry run of the fit."""
+    usual: bool = False
+    """Whether it is in a dry run for all that is known: most are."""
     retried: bool = False
     went_on: bool = False
     """Whether a later line comes only when the start, or the process, went on."""
@@ -256,7 +259,8 @@ class Story:
             fatal=rule.fatal,
             presumed=rule.presumed,
             inferred=rule.inferred,
-            probe=start.probing,
+            probe=start.probing or rule.probed,
+            usual=rule.probed and not start.probing,
         )
         if len(start.causes) >= KEEP:
             # the first ones decide, and the last one is what a death would follow from
@@ -386,7 +390,7 @@ class Story:
     def _same(self, cause: Cause, event: Event, kind: Kind) -> bool:
         """Whether a further message is about the failure just before it."""
         rule = event.rule
-        if cause.probe != self.start.probing or cause.went_on:
+        if cause.probe != (self.start.probing or (rule.probed and cause.usual)) or cause.went_on:
             return False
         if rule.component is Component.GRAPH and kind is Kind.ALLOCATION:
             return cause.unowned and cause.family == "CPU"
@@ -466,6 +470,9 @@ class Story:
 
     def _death(self, event: Event, line: Line) -> None:
         deaths = self.start.deaths
+        victim = event.facts.get("who") or event.facts.get("task")
+        if victim is not None and not _OURS.search(victim):
+            return  # the kernel's log is about every process of the machine
         kind = event.rule.kind or Kind.CRASH
         same = bool(deaths) and line.number - deaths[-1].last <= FAR
         # a death of an inferred kind goes on as a crash
@@ -491,10 +498,12 @@ class Story:
         deaths.append(death)
 
     def _end(self, event: Event, line: Line) -> None:
+        last = self._recent(line, GROUP)
         if event.rule.id in ("end_exit", "end_unable") or "with model" in line.text:
             # only the real start says this, a dry run never does
             self.start.fit, self.start.dry = None, False
-        last = self._recent(line, GROUP)
+            if last is not None and last.usual and not last.went_on:
+                last.probe = False
         if last is not None and last.kind in MEMORY and last.phase not in RUNTIME:
             last.went_on = False  # the logger is asynchronous: what came before is printed late
         if self.start.end is None:
@@ -504,9 +513,11 @@ class Story:
 
     def _of_draft(self, event: Event, line: Line) -> None:
         cause = self._recent(line, GROUP)
+        if cause is not None and cause.probe and not cause.usual and not self.start.probing:
+            cause = None
         if cause is not None and cause.kind in MEMORY:
             cause.role = Role.DRAFT
-        elif cause is None and "context" in line.text:
+        elif cause is None:
             self._end(event, line)
             if self.start.end is not None:
                 self.start.end.role = Role.DRAFT
@@ -645,14 +656,19 @@ class Story:
         start = self.start
         if event.rule.id == "fit_error":
             # the default verbosity hides where the probe began
-            for cause in start.causes:
-                cause.probe = True
+            self._probed()
             self._note("fit_failed", line)
         elif event.rule.id == "fit_refused":
             self._note("fit_refused", line)
         start.fit = start.end = None
         if start.phase not in RUNTIME:
             start.phase = Phase.LOAD
+
+    def _probed(self) -> None:
+        """What failed so far did so in a dry run."""
+        self.start.end = None
+        for cause in self.start.causes:
+            cause.probe, cause.usual = True, False
 
     def _role(self, event: Event, line: Line) -> None:
         self.start.role = _ROLES[event.rule.to or "main"]
@@ -661,6 +677,8 @@ class Story:
         if event.rule.to == "rpc":
             self.start.worker = True
             return
+        if event.rule.to == "probed":
+            self._probed()
         if event.rule.id == "pinned" and "ErrorOutOf" not in line.text:
             self.start.pinned_line = line.number  # the next line may say why
         if event.rule.notice != "near_limit":  # said of a refused buffer too

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice, pairwise
 from typing import Final, TypeVar
 
 import msgspec
 
 from arriero.logs.grammar import RULES, Act, Event, Rule, events
 from arriero.logs.lines import (
+    Line,
     Wrapping,
     clean,
     continues,
     is_reversed,
     plain,
+    relayed,
     strip_outer,
-    wrapping,
+    wrappings,
 )
 from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.reader import LogReader
@@ -38,6 +41,8 @@ SAMPLE: Final = 4000
 MAX_SHAPES: Final = 20_000
 MAX_KEPT: Final = 100_000
 """Lines kept of a long log that has to be turned around: the newest ones."""
+MAX_SEAMS: Final = 200
+"""Seams of each kind that are looked at to tell how lines were broken."""
 MAX_PIECES: Final = 40
 """Pieces that one wrapped line can have been broken into."""
 
@@ -68,7 +73,7 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
         sample.reverse()
         numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
     reader = LogReader()
-    wrap = wrapping([plain(line) for line in sample])
+    wrap = _wrapping([plain(line) for line in sample])
     wrapped = False
     if wrap is None:
         _feed(reader, numbered)
@@ -286,20 +291,51 @@ def _feed_joined(reader: LogReader, numbered: Iterable[tuple[int, bytes]], wrap:
     return _feed_pieces(reader, pieces, wrap) or joined
 
 
+def _wrapping(shown: list[str]) -> Wrapping | None:
+    """How these plain lines were broken, told by the messages that go across seams."""
+    ways = wrappings(shown)
+
+    def told(wrap: Wrapping, *, full: bool) -> bool:
+        pairs = (
+            ((1, a), (2, b))
+            for a, b in pairwise(shown)
+            if (len(a) == wrap.width) is full and continues(a, b, wrap)
+        )
+        return any(_join(pair, wrap) is not None for pair in islice(pairs, MAX_SEAMS))
+
+    # a line that is not full can only have been broken between words, a full one either way
+    signs = [(wrap, full) for full in (False, True) for wrap in sorted(ways, key=lambda w: w.words)]
+    found = (wrap for wrap, full in signs if told(wrap, full=full))
+    return next(found, ways[0] if ways else None)
+
+
+def _join(pieces: Sequence[tuple[int, str]], wrap: Wrapping) -> tuple[Line, list[Event]] | None:
+    """The line of which these are the pieces, if a message goes across a seam."""
+    glue = " " if wrap.words else ""
+    tails = [glue + strip_outer(piece) for _, piece in pieces[1:]]
+    line = clean(pieces[0][1] + "".join(tails), pieces[0][0])
+    end = len(line.text)
+    seams = [end - len("".join(tails[n:]).rstrip()) for n in range(len(tails))]
+    at = 0
+    for part in relayed(line.text):
+        at = line.text.index(part, at)
+        spans = [(at + first, at + last) for first, last in (e.span for e in events(part))]
+        if any(first < seam < last for first, last in spans for seam in seams):
+            return line, events(line.text)
+    return None
+
+
 def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], wrap: Wrapping) -> bool:
     """Feed what may be the pieces of one line; joined only if a message goes across a seam."""
     if len(pieces) > 1:
-        glue = " " if wrap.words else ""
-        tails = [glue + strip_outer(piece) for _, piece in pieces[1:]]
-        line = clean(pieces[0][1] + "".join(tails), pieces[0][0])
-        end = len(line.text)
-        seams = [end - len("".join(tails[n:]).rstrip()) for n in range(len(tails))]
-        found = events(line.text)
-        begun = events(clean(pieces[0][1], pieces[0][0]).text)
-        if any(event.rule.open for event in begun) or any(
-            first < seam < last for first, last in (e.span for e in found) for seam in seams
-        ):
-            reader.take(line, found)
+        joined = _join(pieces, wrap)
+        if joined is None and any(e.rule.open for e in events(clean(pieces[0][1], 0).text)):
+            glue = " " if wrap.words else ""
+            whole = glue.join([pieces[0][1], *(strip_outer(piece) for _, piece in pieces[1:])])
+            line = clean(whole, pieces[0][0])
+            joined = line, events(line.text)
+        if joined is not None:
+            reader.take(*joined)
             return True
     child: str | None = None
     for number, piece in pieces:
