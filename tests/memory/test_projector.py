@@ -260,6 +260,7 @@ def test_a_processors_own_device_comes_after_a_card_and_a_worker_counts() -> Non
     assert device_of_projector(replace(whole, use_gpu=False), ["RPC0"], set()) == "CPU"
     named = replace(whole, device="CUDA1")
     assert device_of_projector(named, ["CUDA0", "CUDA1"], set()) == "CUDA1"
+    assert device_of_projector(replace(whole, device="CPU"), ["CUDA0"], set()) == "CPU"
 
 
 def test_fit_counts_by_the_engines_own_order_of_devices() -> None:

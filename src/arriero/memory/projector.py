@@ -76,7 +76,7 @@ def device_of_projector(
     """The first device that is no part of the processor, else the first one; a worker is one."""
     if not request.use_gpu:
         return CPU
-    if request.device in listed:
+    if request.device in (CPU, *listed):
         return request.device
     return next((name for name in listed if name not in integrated), next(iter(listed), CPU))
 

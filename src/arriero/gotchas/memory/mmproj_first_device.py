@@ -3,8 +3,8 @@
 Symptom
 -------
 Memory taken on a card that the command leaves out, or on a worker: `CLIP using Vulkan0 backend`
-with `-dev none`, `CLIP using RPC0[...] backend` with `--rpc`. With `-fit` a model that should fit
-runs out of memory on another card.
+with `-dev none`, `CLIP using RPC0[...] backend` with `--rpc`. `--fit` counts it for another device
+than the one it is on, or for none.
 
 Root cause
 ----------
