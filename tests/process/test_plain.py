@@ -60,6 +60,8 @@ def test_run() -> None:
     script = "import sys; print('a' * 9); print('b', file=sys.stderr); sys.exit(2)"
     done = plain.run(python(script), env=ENV, timeout=60, max_output=4)
     assert (done.status, done.stdout, done.stderr, done.truncated) == (2, "aaaa", "b\n", True)
+    both = plain.run_at_once([python("print(1)"), python("print(2)")], env=ENV, timeout=60)
+    assert [one.stdout for one in both] == ["1\n", "2\n"]
     with pytest.raises(ProcessError, match="did not answer"):
         plain.run(python("import time; time.sleep(600)"), env=ENV, timeout=0.3)
 

@@ -19,6 +19,7 @@ from arriero.process import (
     clean_environment,
     free_port,
     run,
+    run_at_once,
     scratch_directory,
     start,
 )
@@ -336,6 +337,30 @@ def test_run_ends_the_tree_at_the_time_limit(tmp_path: Path) -> None:
     with pytest.raises(ProcessError, match="did not answer within 1 s") as caught:
         run(command, env=ENV, timeout=1)
     assert caught.value.id == "timeout"
+    assert watching.alive(watching.noted(pids)) == []
+
+
+def test_commands_at_once_run_side_by_side(tmp_path: Path) -> None:
+    """The first waits for the second, which says more than a pipe holds."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    first, second = run_at_once(
+        [sh(f"cat {fifo}"), sh(f"echo heard > {fifo}; head -c 300000 /dev/zero; exit 3")],
+        env=ENV,
+        timeout=60,
+    )
+    assert (first.status, first.stdout) == (0, "heard\n")
+    assert (second.status, len(second.stdout)) == (3, 300000)
+
+
+def test_of_commands_at_once_all_end_where_one_fails(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    command = [sys.executable, str(HERE / "tree.py"), str(pids)]
+    with pytest.raises(NotFoundError):
+        run_at_once([command, [str(tmp_path / "absent")]], env=ENV, timeout=60)
+    assert not pids.exists() or watching.alive(watching.noted(pids)) == []
+    with pytest.raises(ProcessError, match="did not answer"):
+        run_at_once([sh("true"), command], env=ENV, timeout=1)
     assert watching.alive(watching.noted(pids)) == []
 
 

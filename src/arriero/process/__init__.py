@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from arriero.process.surroundings import clean_environment, free_port, temporary_directory
 
     if sys.platform == "win32":
-        from arriero.process.plain import Running, run, scratch_directory, start, sweep
+        from arriero.process.plain import Running, run, run_at_once, scratch_directory, start, sweep
     else:
-        from arriero.process.running import Running, run, scratch_directory, start
+        from arriero.process.running import Running, run, run_at_once, scratch_directory, start
 else:
-    _START: Final = "Running run scratch_directory start"
+    _START: Final = "Running run run_at_once scratch_directory start"
     _ON: Final = {"plain": f"{_START} sweep"} if sys.platform == "win32" else {"running": _START}
     __getattr__ = late(
         __name__, surroundings="clean_environment free_port temporary_directory", **_ON
@@ -34,6 +34,7 @@ __all__ = [
     "clean_environment",
     "free_port",
     "run",
+    "run_at_once",
     "scratch_directory",
     "start",
     "sweep",

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -196,6 +196,16 @@ def run(
             thread.join(_END_SECONDS)
     out, err = (bytes(text).decode(errors="replace") for text in kept)
     return Completed(process.returncode, out, err, any(truncated))
+
+
+def run_at_once(
+    commands: Iterable[Sequence[str | os.PathLike[str]]],
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    max_output: int = 1 << 22,
+) -> list[Completed]:
+    return [run(argv, env=env, timeout=timeout, max_output=max_output) for argv in commands]
 
 
 def _popen(

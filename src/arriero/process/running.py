@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -363,15 +363,48 @@ def run(
         ProcessError: It cannot be executed, or it takes longer than ``timeout`` seconds (its whole
             tree is killed then).
     """
+    with _asked(argv, env, timeout, cwd, max_output) as answer:
+        return answer()
+
+
+def run_at_once(
+    commands: Iterable[Sequence[str | os.PathLike[str]]],
+    *,
+    env: Mapping[str, str],
+    timeout: float,
+    max_output: int = 1 << 22,
+) -> list[Completed]:
+    """Run several commands side by side, each as :func:`run` does.
+
+    Raises:
+        NotFoundError: As :func:`run`, of the first command that it holds for; the others are ended.
+        ProcessError: Likewise.
+    """
+    with contextlib.ExitStack() as stack:
+        answers = [
+            stack.enter_context(_asked(argv, env, timeout, None, max_output)) for argv in commands
+        ]
+        return [answer() for answer in answers]
+
+
+@contextlib.contextmanager
+def _asked(
+    argv: Sequence[str | os.PathLike[str]],
+    env: Mapping[str, str],
+    timeout: float,
+    cwd: Path | None,
+    max_output: int,
+) -> Iterator[Callable[[], Completed]]:
+    """A command that has been started, and the function that waits for its end."""
     file = _resolve(argv, env, cwd)
     job = _job(argv, file, env, cwd)
     deadline = time.monotonic() + timeout
     link = GuardLink(separate=True)
     kept = {fd: bytearray() for fd in link.outputs}
-    truncated = False
-    status: int | None = None
-    try:
-        _begin(link, job, file)
+
+    def answer() -> Completed:
+        truncated = False
+        status: int | None = None
         with selectors.DefaultSelector() as selector:
             for fd in (*link.outputs, link.report):
                 selector.register(fd, selectors.EVENT_READ)
@@ -395,14 +428,18 @@ def run(
                     truncated = truncated or len(chunk) > room
                     if not chunk:
                         selector.unregister(fd)
+        out, err = (bytes(kept[fd]).decode(errors="replace") for fd in link.outputs)
+        return Completed(-signal.SIGKILL if status is None else status, out, err, truncated)
+
+    try:
+        _begin(link, job, file)
+        yield answer
     finally:
         try:
             link.close()
         finally:
             for fd in link.outputs:
                 os.close(fd)
-    out, err = (bytes(kept[fd]).decode(errors="replace") for fd in link.outputs)
-    return Completed(-signal.SIGKILL if status is None else status, out, err, truncated)
 
 
 @contextlib.contextmanager
