@@ -65,6 +65,8 @@ class Window:
     """There is no window unless the model has so many layers."""
     array_since: int = AFTER_10435
     """Before, an array is ignored where a number may stand."""
+    trunk_since: int = 0
+    """Before, a number's pattern runs on through the NextN layers."""
 
 
 class Recurrent(StrEnum):
@@ -108,6 +110,8 @@ class Arch:
     window: Window | None = None
     mla: bool = False
     """Reads ``attention.key_length_mla`` and ``value_length_mla``: K only, if both are there."""
+    latent_v: bool = False
+    """V is as wide as ``attention.kv_lora_rank`` says, whatever ``value_length`` does."""
     recurrent: Recurrent | None = None
     interval: int = 4
     state: State | None = None
@@ -128,7 +132,9 @@ class Arch:
     nextn_since: int = AFTER_10435
     """Counts ``nextn_predict_layers``."""
     nextn_filter_since: int = AFTER_10435
-    """Keeps NextN layers out of the main KV cache."""
+    """Keeps NextN layers out of the main KV cache, and all others out of a draft's."""
+    draft_head: bool = False
+    """A hybrid whose draft context has the NextN layers alone; others have all of it again."""
     indexer_since: int = 0
     """Keeps a cache for its indexer; before, a plain one is all."""
     since: int = 0
@@ -165,9 +171,10 @@ _NEMOTRON_H: Final = replace(
     nextn_since=0,
 )
 _LFM2: Final = replace(_HYBRID, state=State.SHORT_CONVOLUTION, rollback_since=AFTER_10435)
-_QWEN_NEXT: Final = replace(
+_LINEAR: Final = replace(
     _HYBRID, recurrent=Recurrent.INTERVAL, attention=Filter.TRUNK, nextn_since=0
 )
+_QWEN_NEXT: Final = replace(_LINEAR, draft_head=True)
 _KDA: Final = replace(_HYBRID, state=State.KDA, mla=True)
 _KDA_NEW: Final = replace(_KDA, rollback_since=0, since=AFTER_10435)
 _RECURRENT: Final = Arch(memory=Memory.RECURRENT, recurrent=Recurrent.ALL, state=State.WKV)
@@ -209,7 +216,7 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "gemma4": Arch(window=Window(layers=Layers.ARRAY), shared_kv=True),
     "cohere2": Arch(window=Window(period=4)),
     "cohere2moe": Arch(window=Window(period=4, dense_first=True, array_since=0), nextn_since=0),
-    "exaone-moe": Arch(window=Window(period=4), nextn_since=0),
+    "exaone-moe": Arch(window=Window(period=4, trunk_since=AFTER_10435), nextn_since=0),
     "gpt-oss": Arch(window=Window(period=2)),
     "muse-glimmer": Arch(window=Window(period=4, array_since=0), since=AFTER_10092),
     "mimo2": Arch(window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=0),
@@ -244,7 +251,7 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "granitehybrid": _HYBRID,
     "falcon-h1": replace(_HYBRID, recurrent=Recurrent.ALL, attention=Filter.ALL),
     "nemotron_h": _NEMOTRON_H,
-    "nemotron_h_moe": _NEMOTRON_H,
+    "nemotron_h_moe": replace(_NEMOTRON_H, draft_head=True),
     "lfm2": replace(_LFM2, window=Window(optional=True, layers=Layers.ATTENTION)),
     "lfm2moe": _LFM2,
     "qwen3next": replace(_QWEN_NEXT, nextn_since=AFTER_10092),
@@ -253,9 +260,16 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "qwen4exp": replace(
         _QWEN_NEXT, memory=Memory.HYBRID_IDX, rollback_since=0, pooled_rows=2, since=AFTER_10435
     ),
-    "minimax-01": replace(_QWEN_NEXT, interval=8, state=State.LIGHTNING, since=AFTER_10435),
+    "minimax-01": replace(_LINEAR, interval=8, state=State.LIGHTNING, since=AFTER_10435),
     "kimi-linear": _KDA,
-    "kimi-k3": _KDA_NEW,
-    "bailingmoe3": _KDA_NEW,
-    "glm5-next": replace(_KDA_NEW, memory=Memory.HYBRID_IDX, attention=Filter.TRUNK, pooled_rows=3),
+    "kimi-k3": replace(_KDA_NEW, latent_v=True),
+    "bailingmoe3": replace(_KDA_NEW, draft_head=True),
+    "glm5-next": replace(
+        _KDA_NEW,
+        memory=Memory.HYBRID_IDX,
+        attention=Filter.TRUNK,
+        draft_head=True,
+        latent_v=True,
+        pooled_rows=3,
+    ),
 }

@@ -114,11 +114,12 @@ def refusal(hparams: Hparams, request: DryRunRequest) -> str | None:
             return f"no such cache type: {name}"
     type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
+    off = request.flash_attn == "off" or hparams.rules.no_flash_attention
     if k_only and type_k != type_v:
         return f"this model takes one type for K and V, not {type_k.name} and {type_v.name}"
-    if type_v.name not in _UNQUANTISED and request.flash_attn == "off":
+    if type_v.name not in _UNQUANTISED and off:
         return "a quantised V cache needs flash attention"
-    if request.flash_attn == "off":
+    if off:
         return None
     for il in range(hparams.n_layer):
         swa = hparams.is_swa[il]
@@ -201,11 +202,9 @@ class _Caches:
     def _attended(self, il: int) -> bool:
         """Layers in the KV cache of a model without recurrent ones."""
         h = self._h
-        if h.n_layer_nextn == 0 or h.n_layer == 0:
+        if h.n_layer_nextn == 0 or h.n_layer == 0 or h.nextn_cached:
             return True
-        if self._mtp:
-            return self._nextn(il)
-        return h.nextn_cached or self._trunk(il)
+        return self._nextn(il) if self._mtp else self._trunk(il)
 
     def _attended_hybrid(self, il: int) -> bool:
         h = self._h
@@ -301,7 +300,7 @@ class _Caches:
     def _hybrid(self) -> Iterator[CacheTensor]:
         h = self._h
         indexed = h.memory is Memory.HYBRID_IDX
-        if self._mtp:
+        if self._mtp and h.rules.draft_head:
             yield from self._kv("main", h, self._nextn, self._cells)
             if indexed:
                 yield from self._pooled_indexer(self._nextn)

@@ -74,7 +74,7 @@ class Hparams:
     n_layer_kv: int | None = None
     """Only so many layers from the start have a cache of their own."""
     nextn_cached: bool = False
-    """The main KV cache covers NextN layers too (older builds)."""
+    """Any KV cache covers trunk and NextN layers alike."""
     n_layer_dense_lead: int = 0
     indexer_head: int = 0
     is_indexer_full: Flags = ()
@@ -102,7 +102,7 @@ class Hparams:
 
     @property
     def v_gqa_max(self) -> int:
-        return max(map(self.v_gqa, range(self.n_layer_all)))
+        return max(map(self.v_gqa, range(self.n_layer_all)), default=0)
 
     def with_one_head(self, key: int) -> Hparams:
         """As an indexer sees the model: one key head of its own size in every layer."""
@@ -170,6 +170,9 @@ class _Reading:
         reads_length = head[0] > 0 or self._arch == "plamo2"
         key = self._number("attention.key_length", per_head) if reads_length else 0
         value = self._number("attention.value_length", per_head) if reads_length else 0
+        value_swa = self._number("attention.value_length_swa", value)
+        if rules.latent_v:
+            value = self._number("attention.kv_lora_rank", value)
         h = Hparams(
             arch=self._arch,
             rules=rules,
@@ -186,7 +189,7 @@ class _Reading:
             head_k=key,
             head_v=value,
             head_k_swa=self._number("attention.key_length_swa", key),
-            head_v_swa=self._number("attention.value_length_swa", value),
+            head_v_swa=value_swa,
             n_swa=0,
             is_swa=(False,) * blocks,
             is_mla=rules.mla
@@ -279,7 +282,8 @@ class _Reading:
                 return replace(h, indexer_head=self._indexer_head(), is_indexer_full=full)
             case "hy_v4":
                 if self._number("attention.indexer.top_k", 0) == 0:
-                    return replace(h, rules=replace(h.rules, memory=Memory.ATTENTION))
+                    plain = replace(h.rules, memory=Memory.ATTENTION)
+                    return replace(h, rules=plain, nextn_cached=True)
                 full = self._indexer_types(h) or (False,) * h.n_layer_all
                 return replace(h, indexer_head=self._indexer_head(), is_indexer_full=full)
             case "dots3note":
@@ -329,7 +333,7 @@ class _Reading:
     def _with_window(self, h: Hparams) -> Hparams:
         window = self._rules.window
         if self._arch == "dflash" and self._number("hyper_connection.count", 0) > 0:
-            window = Window(layers=Layers.ALL)
+            window, h = Window(layers=Layers.ALL), replace(h, nextn_cached=True)
         if window is None:
             return h
         tokens = self._window(window, h.n_layer)
@@ -370,7 +374,8 @@ class _Reading:
             else self._number(key, window.period)
         )
         dense = 0 if window.dense_first else n - 1
-        return tuple(il < h.n_layer and (n == 0 or il % n != dense) for il in range(h.n_layer_all))
+        end = h.n_layer_all if self._build < window.trunk_since else h.n_layer
+        return tuple(il < end and (n == 0 or il % n != dense) for il in range(h.n_layer_all))
 
     def _with_layers(self, h: Hparams) -> Hparams:
         """Layers that the file does not count as they are cached."""
