@@ -6,7 +6,6 @@ Rooms are imported inside the commands so that ``arriero --help`` is quick.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -192,6 +191,8 @@ class _Formatter(click.HelpFormatter):
     """Help that also fits a narrow terminal; click's own stops at 50 columns."""
 
     def __init__(self, width: int | None = None, max_width: int | None = None) -> None:
+        import shutil  # late: only help is laid out here
+
         columns = min(shutil.get_terminal_size().columns, max_width or 80)
         super().__init__(width=width or max(columns - 2, 30))
 

@@ -11,7 +11,6 @@ what the engine says when a key or tensor is missing.
 from __future__ import annotations
 
 import math
-import random
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -191,6 +190,8 @@ def _fill(
     if len(dims) == 1:
         pattern = struct.pack(f"<{code}", float(name.endswith("weight")))
     else:
+        import random  # late: who only describes one needs no numbers
+
         rng = random.Random(seed)
         values = (rng.uniform(-1, 1) / math.sqrt(dims[0]) for _ in range(_POOL))
         pattern = struct.pack(f"<{_POOL}{code}", *values)
