@@ -15,6 +15,7 @@ Prompts are token arrays, so their length in tokens is exact for any tokenizer.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import ssl
 import time
@@ -37,6 +38,8 @@ PREDICT: Final = 2
 SHORT: Final = 16
 SAVED: Final = 64
 """Tokens of the prompts in step 2. The server saves what it replaces, whatever its length."""
+MODEST: Final = 2048
+"""Tokens of a prompt that is asked for by the speed of short ones."""
 
 _TEXT: Final = (
     "The muleteer counted the packs at dawn, tied the second rope over the first and led the "
@@ -49,7 +52,7 @@ class LoadPlan:
     """How much is asked of the server.
 
     ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
-    that one long prompt may take at the speed seen so far; ``timeout_s`` is how long one request
+    that one long prompt should take, and at most twice that; ``timeout_s`` is how long one request
     may go without an answer. ``shared`` is how many tokens all prompts begin with, in front of the
     ones that are their own. ``image`` is the side in pixels of an image that is asked about before
     all else; 0 is none.
@@ -314,12 +317,22 @@ class _Load:
         self._close_step(name, before, shown, "")
 
     async def _near_context(self) -> None:
-        want = self.longest
-        speed = self.result.speed.prompt_tps
-        fits = int((speed or 256.0) * self.plan.long_prompt_s)
-        tokens = want if fits >= 0.9 * want else max(fits, min(want, SAVED))
-        before = len(self.result.replies)
-        await self._ask([tokens])
+        """A prompt as long as a slot's context, reached in steps that are known to be bearable.
+
+        Attention takes up to the square of the length, so that short prompts say little of it.
+        """
+        want, before = self.longest, len(self.result.replies)
+        bearable = min(2 * self.plan.long_prompt_s, self.plan.timeout_s / 2)
+        fits = int((self.result.speed.prompt_tps or 256.0) * self.plan.long_prompt_s)
+        tokens = min(want, max(SAVED, min(fits, MODEST)))
+        while True:
+            await self._ask([tokens])
+            last = self.result.replies[-1]
+            factor = min(4.0, math.sqrt(bearable / max(last.seconds, 1e-3)))
+            longer = min(want, int(tokens * factor))
+            if not last.ok or longer < min(want, 1.5 * tokens) or tokens == want:
+                break
+            tokens = longer
         detail = ""
         if tokens < want:
             detail = f"{tokens} of {want} tokens: the rest would take too long here"
