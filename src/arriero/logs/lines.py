@@ -30,7 +30,7 @@ _OUTER = re.compile(
       (?:{_NOT_A_HOST}\S+\s(?:[\w./@-]+\[\d+\]|kernel|systemd|dockerd|ollama|[\w./@-]*llama[\w./@-]*server):\s)?
   | (?P<syslog>[A-Z][a-z]{{2}}\s[ \d]\d\s\d\d:\d\d:\d\d(?:\.\d+)?)\s
       (?:{_NOT_A_HOST}\S+\s[^\s:\[]+(?:\[\d+\])?:\s)?
-  | {_NOT_A_HOST}(?:[\w.-]+\s)?[\w./@-]+\[\d+\]:\s
+  | {_NOT_A_HOST}(?:[\w.-]+\s)?[\w./@-]+\[\d+\]:\s(?!segfault\sat)
   | \[(?:[^\]\n]{{0,80}}(?:\d\d:\d\d|\d{{4}}-\d\d-\d\d|::|/)[^\]\n]{{0,80}}
       |(?i:info|warn(?:ing)?|error|debug|trace|std(?:err|out)|llama[\w.-]*|server|app|engine|lm\s?studio)
       |\s*\d+\.\d{{3,6}})\]:?\s*

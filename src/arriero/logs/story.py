@@ -676,6 +676,7 @@ class Story:
     def _notice(self, event: Event, line: Line) -> None:
         if event.rule.to == "rpc":
             self.start.worker = True
+            self._progress(line)
             return
         if event.rule.to == "probed":
             self._probed()
