@@ -46,6 +46,13 @@ def with_keys(source: Header, **keys: Any) -> Header:
     return replace(source, metadata={k: v for k, v in merged.items() if v is not None})
 
 
+def renamed(source: Header, arch: str) -> Header:
+    """The header as if it were of another architecture."""
+    prefix = f"{source.metadata['general.architecture']}."
+    metadata = {k.replace(prefix, f"{arch}.", 1): v for k, v in source.metadata.items()}
+    return replace(source, metadata={**metadata, "general.architecture": arch})
+
+
 def request(**settings: Any) -> DryRunRequest:
     return DryRunRequest(model=Path("m"), **{"n_ctx": 4096, **settings})
 
@@ -161,6 +168,44 @@ def test_nextn_layers_count_where_the_build_counts_them() -> None:
     assert size(source, drafting) == whole // layers
 
 
+def test_a_pattern_ran_on_through_nextn_layers_once() -> None:
+    keys = {"attention__sliding_window_pattern": 4, "nextn_predict_layers": 2}
+    source = with_keys(header("exaone-moe"), block_count=8, **keys)
+    assert read_hparams(source, 10434).is_swa == (True, True, True, False) * 2
+    assert read_hparams(source, 11434).is_swa == (
+        *(True, True, True, False, True, True),
+        *[False] * 2,
+    )
+
+
+def test_some_caches_hold_trunk_and_nextn_layers_alike() -> None:
+    plain = with_keys(header("hy_v4"), attention__indexer__top_k=0, block_count=4)
+    spark = with_keys(renamed(header("mimo2"), "dflash"), block_count=4, hyper_connection__count=4)
+    for source in (plain, spark):
+        source = with_keys(source, attention__indexer__types=None)
+        drafting = with_keys(source, nextn_predict_layers=1)
+        for wanted in (request(), request(ctx_type="mtp")):
+            assert size(drafting, wanted) == size(source, wanted)
+
+
+def test_a_draft_of_a_hybrid_has_its_nextn_layers_alone_or_all_of_it_again() -> None:
+    wanted = request(ctx_type="mtp")
+
+    def layers(arch: str) -> set[int]:
+        source = with_keys(header(arch), nextn_predict_layers=1)
+        return {t.layer for t in cache_tensors(read_hparams(source), wanted)}
+
+    assert layers("qwen35") == {read_hparams(header("qwen35")).n_layer_all - 1}
+    assert len(layers("falcon-h1")) == read_hparams(header("falcon-h1")).n_layer_all
+
+
+def test_v_is_as_wide_as_the_latent_where_it_is_not_the_latent_itself() -> None:
+    source = with_keys(renamed(header("bailingmoe3"), "kimi-k3"), attention__value_length=64)
+    assert read_hparams(source).head_v == source.metadata["kimi-k3.attention.kv_lora_rank"]
+    whole = size(with_keys(source, attention__key_length_mla=0), request())
+    assert whole > size(source, request())
+
+
 def test_planes_to_roll_back_to_are_for_architectures_that_can() -> None:
     plain, rolled = request(n_seq_max=2), request(n_seq_max=2, n_rs_seq=3)
 
@@ -177,7 +222,10 @@ def test_planes_to_roll_back_to_are_for_architectures_that_can() -> None:
 def test_refusals_are_the_engines() -> None:
     mla = read_hparams(header("deepseek2"))
     assert "one type for K and V" in (refusal(mla, request(type_k="q8_0")) or "")
+    assert refusal(mla, request(type_k="q8_0"), 10092) is None
     assert refusal(mla, request()) is None
+    grok = read_hparams(renamed(header("llama"), "grok"))
+    assert "needs flash attention" in (refusal(grok, request(type_v="q8_0")) or "")
     llama = read_hparams(header("llama"))
     off = request(type_v="q8_0", flash_attn="off")
     assert "needs flash attention" in (refusal(llama, off) or "")

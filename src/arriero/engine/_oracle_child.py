@@ -581,6 +581,9 @@ class Library:
             answer = self._read(context, grown)
         finally:
             self.call("llama_free", None, context)
+        if self.call("llama_model_has_encoder", ctypes.c_bool, model):
+            # Such a context puts out the whole batch, whatever it is asked for.
+            request = {**request, "n_outputs_max": answer["n_batch"]}
         if wrong := self.doubt or _contradiction(request, answer, self.lines):
             raise Refusal(f"the engine did not take the settings as given: {wrong}")
         return answer

@@ -110,7 +110,7 @@ class Facts:
         from arriero.memory.caches import cache_tensors, refusal
 
         request = replace(self.settings.request, n_ctx=context.n_ctx if context else 0)
-        if why := refusal(self.hparams, request):
+        if why := refusal(self.hparams, request, self.build):
             raise MissingError(f"the caches, which the engine will refuse: {why}")
         return cache_tensors(self.hparams, request, self.build)
 

@@ -199,7 +199,7 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "deepseek2": Arch(mla=True, nextn_since=0),
     "mistral4": Arch(mla=True, nextn_since=0),
     "nanbeige": Arch(loops=True, since=AFTER_10092),
-    "graniteswitch": Arch(router_layer=True, since=AFTER_10068),
+    "graniteswitch": Arch(router_layer=True, since=AFTER_10092),
     # a window by a key of the file
     "gemma3": Arch(window=replace(_OPTIONAL, period=6)),
     "olmo2": Arch(window=_OPTIONAL),

@@ -222,7 +222,7 @@ class _Planning:
         whole = [name for name in self._devices if not cuts_rows(name, self._build)]
         if self._request.split_mode == "row" and whole and self._request.n_gpu_layers:
             return f"{whole[0]} does not cut tensors by rows (-sm row)"
-        return refusal(h, self._request) if h is not None else None
+        return refusal(h, self._request, self._build) if h is not None else None
 
     def _corrected(self, buffers: list[PlanBuffer]) -> list[PlanBuffer]:
         if not self._calibrations:

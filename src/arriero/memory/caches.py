@@ -14,7 +14,7 @@ from arriero.base.words import Component
 from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header
 from arriero.gguf.format import TYPES_BY_NAME, TensorType
-from arriero.memory.architectures import SEEN, Filter, Memory
+from arriero.memory.architectures import AFTER_10092, SEEN, Filter, Memory
 from arriero.memory.context import Context, context, pad
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
 
@@ -107,15 +107,20 @@ def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bo
     return len(sizes) > 1
 
 
-def refusal(hparams: Hparams, request: DryRunRequest) -> str | None:
-    """Why ``llama_init_from_model`` would refuse these settings; null if it would not."""
+def refusal(hparams: Hparams, request: DryRunRequest, build: int | None = None) -> str | None:
+    """Why ``llama_init_from_model`` would refuse these settings; null if it would not.
+
+    Args:
+        build: Until 10092 two types were let pass where K and V are one.
+    """
     for name in (request.type_k, request.type_v):
         if name not in _CACHE_TYPES:
             return f"no such cache type: {name}"
     type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
+    one_type = k_only and (build is None or build >= AFTER_10092)
     off = request.flash_attn == "off" or hparams.rules.no_flash_attention
-    if k_only and type_k != type_v:
+    if one_type and type_k != type_v:
         return f"this model takes one type for K and V, not {type_k.name} and {type_v.name}"
     if type_v.name not in _UNQUANTISED and off:
         return "a quantised V cache needs flash attention"
