@@ -41,9 +41,9 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
 
 class _Pattern:
     def __init__(self, text: str, flags: int) -> None:
-        self._given = (text, flags)
+        self.pattern, self._flags = text, flags
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(re.compile(*self._given), name)  # which re keeps: compiled once
+        value = getattr(re.compile(self.pattern, self._flags), name)  # which re keeps: done once
         setattr(self, name, value)
         return value
