@@ -54,6 +54,7 @@ CASES: list[tuple[str | list[Word], int, str]] = [
     ("diagnose -- ./no-engine -m MODEL", NOT_FOUND, "./no-engine"),
     ("diagnose --engine no-engine -- llama-server -m MODEL", NOT_FOUND, "no-engine"),
     ("diagnose --from-log no.log -- llama-server -m MODEL", NOT_FOUND, "no.log"),
+    ("diagnose --from-log small.log -- llama-server -m MODEL", NOT_FOUND, "no failure"),
     ("verify http://127.0.0.1:1", NOT_FOUND, "refused"),
     ("explain no.log", NOT_FOUND, "no.log"),
     (["explain", b"no-\xff.log"], NOT_FOUND, r"no-\udcff.log"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arriero.base.errors import RecordError
+from arriero.base.errors import NotFoundError, RecordError
 from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, PlannedSizes
 from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
@@ -14,7 +14,7 @@ from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain_file
 from arriero.machine import device_memory, wait_for_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
-from arriero.record import NOT_KEPT, Diagnosis
+from arriero.record import NOT_KEPT, Diagnosis, Explanation
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, Patience
@@ -58,7 +58,7 @@ def diagnose(
     watch = progress or Silent()
     sweep(temporary_directory())
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
-    log = explain_file(options.from_log) if options.from_log else None
+    log = _failed_log(options.from_log) if options.from_log else None
     recorder = Recorder(store, ground)
     planner = recorder.planner
     with scratch_directory(temporary_directory()) as scratch:
@@ -112,6 +112,23 @@ def diagnose(
         if not found.interrupted:
             recorder.close()
         return found
+
+
+def _failed_log(path: Path) -> Explanation:
+    """What a log says of a failure: without one, the command as given would be started after all.
+
+    Raises:
+        NotFoundError: There is no such log, or no failure in it.
+    """
+    log = explain_file(path)
+    if log.failure is not None:
+        return log
+    several = "the logs of several servers" if log.children else "no failure"
+    raise NotFoundError(
+        f"{path} holds {several}: there is nothing to start from",
+        hint=f"arriero explain {path} shows what it says",
+        id="no-failure-in-log",
+    )
 
 
 def _weightless(ground: Ground, scratch: Path) -> Callable[[], Path] | None:
