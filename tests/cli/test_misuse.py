@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ CASES: list[tuple[str | list[Word], int, str]] = [
     ("explain directory", USAGE, "directory"),
     ("explain small.log/x", USAGE, "small.log/x"),
     ("skeleton --arch llama -o directory", USAGE, "directory"),
+    ("diagnose -- llama-server -m directory", FAILURE, "is a directory"),
+    ("verify -- llama-server -m pipe.gguf", FAILURE, "no regular file"),
     ("diagnose -- ./plain-file -m MODEL", FAILURE, "permission denied"),
     ("diagnose -- ./directory -m MODEL", FAILURE, "is a directory"),
     ("diagnose -- ./not-a-server -m MODEL", FAILURE, "not a llama-server"),
@@ -77,6 +80,7 @@ CASES: list[tuple[str | list[Word], int, str]] = [
 @pytest.fixture
 def furnished(place: Place) -> Place:
     (place.root / "directory").mkdir()
+    os.mkfifo(place.root / "pipe.gguf")
     (place.root / "plain-file").write_text("just text\n")
     (place.root / "small.log").write_text("main: server is listening on http://127.0.0.1:8080\n")
     script = place.root / "not-a-server"

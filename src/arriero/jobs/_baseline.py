@@ -140,6 +140,8 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
     try:
         about = describe(read_header(path))
     except ModelError as error:
+        if not path.is_file():  # an engine that opens a pipe waits for ever
+            raise
         # The engine may still say more about it; the trial shows what it says.
         return path, ModelRecord(path=typed, problem=error.message, file_bytes=_size(path))
     return path, ModelRecord(
