@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.base.words import Cost, Evidence, Kind, Method
+from arriero.base.words import Component, Cost, Evidence, Kind, Method
 from arriero.record.documents import NOT_KEPT, Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, quote, wrap
@@ -138,6 +138,20 @@ def test_a_product_is_only_claimed_where_it_is_exact() -> None:
     # A slope read from "62.81 MiB" in a log is as good as the whole bytes behind it.
     rounded = Slope(component=rs.component, per="slot", bytes=65861059, method=Method.MEASURED)
     assert "= 64 slots × 62.81 MiB" in terminal.diagnosis(with_(doc, slopes=(rounded,)))
+
+
+def test_a_chunk_that_divides_evenly_is_no_product() -> None:
+    doc = example_diagnosis()
+    tokens = doc.trials[1].effective.n_ctx
+    assert tokens
+    assert doc.trials[1].failure
+    chunk = with_(doc.trials[1].failure, component=Component.KV, bytes=256 * tokens)
+    whole = Slope(component=Component.KV, per="token", bytes=1024, method=Method.MEASURED)
+    verdict = with_(doc.verdict, component=Component.KV, failure=chunk)
+    text = terminal.diagnosis(with_(doc, verdict=verdict, slopes=(whole,)))
+    assert "tokens ×" not in text
+    exact = with_(whole, bytes=256)
+    assert "tokens × 256 B" in terminal.diagnosis(with_(doc, verdict=verdict, slopes=(exact,)))
 
 
 def test_a_chunk_is_told_from_its_buffer() -> None:

@@ -487,7 +487,7 @@ def _product(
         if slope.component is not failure.component or not number or number < 2 or size % number:
             continue
         # A slope comes from sizes printed in MiB with two digits: it is known to half of 0.01 MiB.
-        near = abs(size // number - slope.bytes) <= MIB / 200
+        near = abs(size // number - slope.bytes) <= min(MIB / 200, slope.bytes / 50)
         if near and slope.method in (Method.MEASURED, Method.EXACT):
             return f" = {number} {slope.per}s × {say.size(size // number)}"
     return ""
