@@ -178,6 +178,15 @@ def test_a_pattern_ran_on_through_nextn_layers_once() -> None:
     )
 
 
+def test_exaone4_has_a_window_by_all_its_layers_once_and_by_its_trunk_since() -> None:
+    keys = {"attention__sliding_window": 128, "attention__sliding_window_pattern": 4}
+    source = with_keys(renamed(header("exaone-moe"), "exaone4"), nextn_predict_layers=1, **keys)
+    for layers, older, newer in ((64, 48, 0), (65, 0, 48)):
+        windowed = with_keys(source, block_count=layers)
+        assert sum(read_hparams(windowed, 10092).is_swa) == older
+        assert sum(read_hparams(windowed, 10434).is_swa) == newer
+
+
 def test_some_caches_hold_trunk_and_nextn_layers_alike() -> None:
     plain = with_keys(header("hy_v4"), attention__indexer__top_k=0, block_count=4)
     spark = with_keys(renamed(header("mimo2"), "dflash"), block_count=4, hyper_connection__count=4)
@@ -230,6 +239,8 @@ def test_refusals_are_the_engines() -> None:
     off = request(type_v="q8_0", flash_attn="off")
     assert "needs flash attention" in (refusal(llama, off) or "")
     assert "no such cache type" in (refusal(llama, request(type_k="q9")) or "")
+    assert refusal(llama, request(n_seq_max=32, n_batch=32)) is None
+    assert "33 slots need" in (refusal(llama, request(n_seq_max=33, n_batch=32)) or "")
     odd = replace(llama, head_k=80)
     assert "cannot be cached as q8_0" in (refusal(odd, request(type_k="q8_0")) or "")
 

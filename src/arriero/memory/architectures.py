@@ -1,9 +1,9 @@
 """Which memory each architecture keeps between tokens, and which keys say how much.
 
 The table restates llama.cpp's ``llama_model::create_memory`` and every ``load_arch_hparams`` in
-``src/models/`` as data. Sources of builds 10435 and 11434 were read, builds 10068, 10092 and 10434
-asked; where they differ, a rule says since which build it holds. An architecture that is not here
-is not known, and nothing is guessed about it.
+``src/models/`` as data. Sources of builds 10068, 10091, 10435 and 11434 were read, builds 10068,
+10092, 10434 and 11434 asked; where they differ, a rule says since which build it holds. An
+architecture that is not here is not known, and nothing is guessed about it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Window:
     array_since: int = AFTER_10435
     """Before, an array is ignored where a number may stand."""
     trunk_since: int = 0
-    """Before, a number's pattern runs on through the NextN layers."""
+    """Before, the window is laid out before NextN layers are told from the trunk."""
 
 
 class Recurrent(StrEnum):
@@ -168,7 +168,7 @@ _NEMOTRON_H: Final = replace(
     recurrent=Recurrent.IDLE,
     attention=Filter.IDLE,
     rollback_since=AFTER_10092,
-    nextn_since=0,
+    nextn_since=AFTER_10092,
 )
 _LFM2: Final = replace(_HYBRID, state=State.SHORT_CONVOLUTION, rollback_since=AFTER_10435)
 _LINEAR: Final = replace(
@@ -179,7 +179,7 @@ _KDA: Final = replace(_HYBRID, state=State.KDA, mla=True)
 _KDA_NEW: Final = replace(_KDA, rollback_since=0, since=AFTER_10435)
 _RECURRENT: Final = Arch(memory=Memory.RECURRENT, recurrent=Recurrent.ALL, state=State.WKV)
 _NEXTN: Final = Arch(nextn_since=0)
-_INDEXED: Final = Arch(memory=Memory.DSA, mla=True, nextn_since=0, nextn_filter_since=0)
+_INDEXED: Final = Arch(memory=Memory.DSA, mla=True, nextn_since=0, nextn_filter_since=AFTER_10092)
 _OPTIONAL: Final = Window(optional=True, period=4)
 
 ARCHITECTURES: Final[dict[str, Arch]] = {
@@ -208,7 +208,10 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "laguna": Arch(window=replace(_OPTIONAL, dense_first=True), since=AFTER_10068),
     "mellum": Arch(window=replace(_OPTIONAL, array_since=0)),
     "smallthinker": Arch(window=replace(_OPTIONAL, forced=4096, dense_first=True)),
-    "exaone4": Arch(window=Window(period=4, tokens=4096, only_with_layers=64), nextn_since=0),
+    "exaone4": Arch(
+        window=Window(period=4, tokens=4096, only_with_layers=64, trunk_since=AFTER_10092),
+        nextn_since=0,
+    ),
     "llama4": Arch(window=Window(period=4, forced=8192, off_by_zero=True)),
     # a window always
     "gemma2": Arch(window=Window(period=2, tokens=4096)),
@@ -219,7 +222,9 @@ ARCHITECTURES: Final[dict[str, Arch]] = {
     "exaone-moe": Arch(window=Window(period=4, trunk_since=AFTER_10435), nextn_since=0),
     "gpt-oss": Arch(window=Window(period=2)),
     "muse-glimmer": Arch(window=Window(period=4, array_since=0), since=AFTER_10092),
-    "mimo2": Arch(window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=0),
+    "mimo2": Arch(
+        window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=AFTER_10092
+    ),
     "step35": Arch(window=Window(layers=Layers.ARRAY), nextn_since=0, nextn_filter_since=0),
     "granite_swa": Arch(window=Window(layers=Layers.ARRAY), since=AFTER_10435),
     "spark2_5": Arch(window=Window(layers=Layers.ARRAY), since=AFTER_10435),

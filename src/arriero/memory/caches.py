@@ -116,6 +116,8 @@ def refusal(hparams: Hparams, request: DryRunRequest, build: int | None = None) 
     for name in (request.type_k, request.type_v):
         if name not in _CACHE_TYPES:
             return f"no such cache type: {name}"
+    if effective(hparams, request, build).n_outputs_max < request.n_seq_max:
+        return f"{request.n_seq_max} slots need a batch (-b) of as many tokens"
     type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
     one_type = k_only and (build is None or build >= AFTER_10092)
@@ -248,7 +250,7 @@ class _Caches:
 
     def _dsa(self, main: Keep) -> Iterator[CacheTensor]:
         h = self._h
-        if self._mtp and h.n_layer_nextn:
+        if self._mtp and h.n_layer_nextn and not h.nextn_cached:
             yield from self._kv("main", h, self._nextn, self._cells)
             return
         yield from self._kv("main", h, main, self._cells)
@@ -257,7 +259,7 @@ class _Caches:
     def _indexer(self, h: Hparams) -> Iterator[CacheTensor]:
         full = h.is_indexer_full or (True,) * h.n_layer_all
         index = h.with_one_head(h.indexer_head)
-        keep: Keep = lambda il: self._trunk(il) and full[il]  # noqa: E731 - a filter like the others
+        keep: Keep = lambda il: full[il] and (h.nextn_cached or self._trunk(il))  # noqa: E731 - a filter like the others
         yield from self._kv("indexer", index, keep, self._cells)
 
     def _dsa_iswa(self) -> Iterator[CacheTensor]:

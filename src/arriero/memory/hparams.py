@@ -8,6 +8,7 @@ from typing import Final
 from arriero.base.errors import ModelError
 from arriero.gguf import Header, LazyArray
 from arriero.memory.architectures import (
+    AFTER_10092,
     AFTER_10435,
     ARCHITECTURES,
     SEEN,
@@ -332,14 +333,16 @@ class _Reading:
 
     def _with_window(self, h: Hparams) -> Hparams:
         window = self._rules.window
-        if self._arch == "dflash" and self._number("hyper_connection.count", 0) > 0:
+        mixed = self._arch == "dflash" and self._build >= AFTER_10092
+        if mixed and self._number("hyper_connection.count", 0) > 0:
             window, h = Window(layers=Layers.ALL), replace(h, nextn_cached=True)
         if window is None:
             return h
-        tokens = self._window(window, h.n_layer)
+        layers = h.n_layer_all if self._build < window.trunk_since else h.n_layer
+        tokens = self._window(window, layers)
         if tokens is None:
             return h
-        return replace(h, n_swa=tokens, is_swa=self._windowed(window, h))
+        return replace(h, n_swa=tokens, is_swa=self._windowed(window, h, layers))
 
     def _window(self, window: Window, layers: int) -> int | None:
         if window.only_with_layers not in (None, layers):
@@ -354,7 +357,7 @@ class _Reading:
             return window.tokens
         return said
 
-    def _windowed(self, window: Window, h: Hparams) -> Flags:
+    def _windowed(self, window: Window, h: Hparams, layers: int) -> Flags:
         key = "attention.sliding_window_pattern"
         match window.layers:
             case Layers.ALL:
@@ -374,8 +377,7 @@ class _Reading:
             else self._number(key, window.period)
         )
         dense = 0 if window.dense_first else n - 1
-        end = h.n_layer_all if self._build < window.trunk_since else h.n_layer
-        return tuple(il < end and (n == 0 or il % n != dense) for il in range(h.n_layer_all))
+        return tuple(il < layers and (n == 0 or il % n != dense) for il in range(h.n_layer_all))
 
     def _with_layers(self, h: Hparams) -> Hparams:
         """Layers that the file does not count as they are cached."""
