@@ -90,6 +90,32 @@ def test_prefixes_change_nothing(name: str, text: str) -> None:
     assert answers(each_line(text, PREFIXES[name])) == answers(text)
 
 
+FOREIGN: dict[str, Callable[[int, str], str]] = {
+    "marks": lambda n, s: f"<<{n}>> {s}",
+    "pm2": lambda n, s: f"0|llama    | {s}",
+    "supervisor": lambda n, s: f"2026-08-14 12:00:01,{n:03} DEBG 'llama' stderr output: {s}",
+    "loguru": lambda n, s: f"2026-08-14 12:00:01.{n:03} | INFO     | app.llama:pump:42 - {s}",
+    "tracing": lambda n, s: f"2026-08-14T12:00:01.{n:06}Z  INFO llama_cpp::log: {s}",
+    "swap": lambda n, s: f"Tuesday, 05-May-26 23:24:{n % 60:02} +04 [INFO] {s}",
+    "another tongue": lambda n, s: f"авг 14 12:{n // 60 % 60:02}:{n % 60:02} box llama[12]: {s}",
+    "every other line": lambda n, s: f"20260814 12:00:01.{n:06} UTC 15 INFO  {s}\n - engine.cc:523",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("text", [log for log in LOGS if len(log.split("\n")) > 4])
+def test_what_every_line_begins_with_changes_nothing(name: str, text: str) -> None:
+    assert answers(each_line(text, FOREIGN[name])) == answers(text)
+
+
+@pytest.mark.parametrize("prefix", ["0|llama    | ", "9月 14 10:11:12 host llama-server[3]: "])
+def test_what_a_line_begins_with_is_no_figure_of_the_line_before(prefix: str) -> None:
+    told = "alloc_tensor_range: failed to allocate CUDA0 buffer of size 8057880576"
+    [reading] = read_log([f"{prefix}{told}\n{prefix}\n".encode()])
+    assert reading.failure is not None
+    assert reading.failure.bytes == 8057880576
+
+
 @pytest.mark.parametrize("text", LOGS, ids=range(len(LOGS)))
 def test_an_unknown_prefix_keeps_the_kind(text: str) -> None:
     def kinds(log: str) -> set[str]:

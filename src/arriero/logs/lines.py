@@ -8,9 +8,11 @@ costs only the looks of the quoted text.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -37,24 +39,25 @@ _OUTER = re.compile(
   | (?P<clock>\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AP]M)?)\s
       (?:(?:DBG|INF|WRN|ERR|TRC)\s)?(?:GRPC\([^)]*\):\s)?(?:std(?:err|out)\s)?
   | [A-Za-z0-9][\w./-]{{0,60}}\s*\|\s
+  | (?:\S*[/\\])?llama-[\w-]+(?:\.exe)?\s:\s
   | (?:Loading\smodel\.\.\.\s)?[|/\\-](?=\d{{1,9}}\.\d\d\.\d{{3}}\.\d{{3}}\s)
   | -\s+(?=\S)
   | <[^<>|\s]{{1,60}}>\s
-  | \d{{1,7}}(?::\s*|-(?=\D)|\t\s*|\s{{2,}})
+  | (?P<number>\d{{1,7}})(?::\s*|-(?=\D)|\t\s*|\s{{2,}})
   | (?:[\w.]{{1,60}}\s-\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?:\s-|:)\s
     """,
     re.VERBOSE,
 )
 _MAYBE_OUTER = re.compile(
     r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S+\s*\|\s"
-    r"|Loading\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
+    r"|Loading\s|\S*llama-\S+\s:\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
     r"|/\S+:\d+: |radv/|(?:CUDA|ROCm|MUSA|HIP) error|current device: "
     r"|(?:cu|hip|mu)[A-Za-z_]\w+\(|terminate called|Segmentation fault|Aborted|Killed"
     r"|(?:srv|slot|que|res|cmn|spec)\s+\w+:|ggml-\w+: "
-    r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main|build"
+    r"|(?:ggml|gguf|llama|llm|load|print|common|clip|sched|graph|alloc|resolve|decode|init|main(?!_gpu)|build"
     r"|system_info|set_|reserve|output_reserve|device_info|update|warning|error)\w*:\s"
 )
 _MESSAGE_KEYS = ("log", "MESSAGE", "msg", "message", "line")
@@ -219,6 +222,54 @@ def _milestone_trend(raws: Sequence[str]) -> tuple[int, int]:
     return _sum_trends(by_child.values())
 
 
+def foreign_prefix(shown: Sequence[str]) -> str | None:
+    """A pattern of what most of these plain lines begin with, if it hides their beginning.
+
+    Nobody knows every program that puts something in front. Digits may differ from line to line; it
+    counts only if more lines begin like a line of the server without it.
+    """
+    lines = [line for line in shown if line.strip()]
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for line in lines:
+        shape = _NUMBERS.sub("0", line[:PREFIX])
+        alike.setdefault(shape[:3], []).append((shape, line))
+    most = max(alike.values(), key=len, default=[])
+    most.sort()
+    if len(most) < max(3, len(lines) * 2 // 5):
+        return None
+    usual, example = most[len(most) // 2]
+    shared = bisect_left(
+        range(1, len(usual) + 1),
+        True,
+        key=lambda n: sum(s.startswith(usual[:n]) for s, _ in most) < len(most) * 9 // 10,
+    )
+    prefix = _pattern(usual[: usual.rfind(" ", 0, shared) + 1])
+    end = re.match(prefix, example)
+    own = (at for at in range(end.end() if end else 0) if _begins(example, at))
+    prefix = _pattern(_NUMBERS.sub("0", example[: next(own, end.end() if end else 0)]))
+    if not prefix:
+        return None
+    told = sum(_begins(clean(line, 0).text, 0) for line in lines)
+    bare = sum(_begins(clean(re.sub(f"^{prefix}", "", line), 0).text, 0) for line in lines)
+    return prefix if bare > told else None
+
+
+PREFIX: Final = 160
+"""Characters of a line in which a prefix ends."""
+ALIKE: Final = 7
+"""Characters that two lines share which begin with the same unknown prefix."""
+_NUMBERS: Final = re.compile(r"\d+")
+
+
+def _pattern(shape: str) -> str:
+    return re.escape(shape).replace("0", r"\d+")
+
+
+def _begins(text: str, at: int) -> bool:
+    """Whether a line of the server begins there."""
+    return (at == 0 or text[at - 1] == " ") and _STRONG_START.match(text, at) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Wrapping:
     """How lines may have been broken: at which column, and whether only between words."""
@@ -250,18 +301,25 @@ def continues(before: str, after: str, wrap: Wrapping) -> bool:
     rest = strip_outer(after)
     if not rest.strip() or _STRONG_START.match(rest.lstrip()):
         return False
+    if _NUMBERS.sub("0", rest[:ALIKE]) == _NUMBERS.sub("0", strip_outer(before)[:ALIKE]):
+        return False
     if not wrap.words:
         return len(before) == wrap.width
     return len(before) <= wrap.width < len(before) + 1 + len(rest.split(None, 1)[0])
 
 
-def strip_outer(shown: str) -> str:
-    """A plain line without what journald or docker put in front; the server's own prefix stays."""
+def strip_outer(shown: str, *, numbered: bool = True) -> str:
+    """A plain line without what journald or docker put in front; the server's own prefix stays.
+
+    ``numbered``: whether lines may begin with their number.
+    """
     text = shown
     for _ in range(8):
         inner = text.lstrip()
         found = _OUTER.match(inner)
         if found is None or found["stamp"] or found["level"] or found["child"]:
+            break
+        if found["number"] and not numbered:
             break
         text = inner[found.end() :]
     return text

@@ -23,6 +23,7 @@ from arriero.logs.lines import (
     Wrapping,
     clean,
     continues,
+    foreign_prefix,
     is_reversed,
     plain,
     relayed,
@@ -72,6 +73,11 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     if backwards:
         sample.reverse()
         numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
+    prefix = foreign_prefix([plain(line) for line in sample])
+    if prefix is not None:
+        foreign = re.compile(f"^{prefix}".encode())
+        sample = [_decode(_with_known(foreign, line.encode())) for line in sample]
+        numbered = ((number, _with_known(foreign, raw)) for number, raw in numbered)
     reader = LogReader()
     wrap = _wrapping([plain(line) for line in sample])
     wrapped = False
@@ -84,6 +90,15 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     if backwards:
         readings = tuple(_turn_back(reading, lines) for reading in readings)
     return tuple(_noting(reading, how) for reading in readings)
+
+
+def _with_known(foreign: re.Pattern[bytes], raw: bytes) -> bytes:
+    """``raw`` with a prefix that ``clean`` knows, as wide as the foreign one: wraps show by it."""
+    found = foreign.match(raw)
+    if found is None:
+        return raw
+    width = len(_decode(found[0]))
+    return b"x".ljust(width - 2) + b"| " + raw[found.end() :] if width > 2 else raw[found.end() :]
 
 
 def _noting(reading: Reading, how: tuple[str, ...]) -> Reading:
@@ -312,7 +327,7 @@ def _wrapping(shown: list[str]) -> Wrapping | None:
 def _join(pieces: Sequence[tuple[int, str]], wrap: Wrapping) -> tuple[Line, list[Event]] | None:
     """The line of which these are the pieces, if a message goes across a seam."""
     glue = " " if wrap.words else ""
-    tails = [glue + strip_outer(piece) for _, piece in pieces[1:]]
+    tails = [glue + tail for tail in _tails(pieces)]
     line = clean(pieces[0][1] + "".join(tails), pieces[0][0])
     end = len(line.text)
     seams = [end - len("".join(tails[n:]).rstrip()) for n in range(len(tails))]
@@ -325,13 +340,30 @@ def _join(pieces: Sequence[tuple[int, str]], wrap: Wrapping) -> tuple[Line, list
     return None
 
 
+def _tails(pieces: Sequence[tuple[int, str]]) -> list[str]:
+    """What the first of these pieces goes on with: a figure there is no line's number."""
+    numbered = _NUMBERED.match(pieces[0][1]) is not None
+    return [strip_outer(piece, numbered=numbered) for _, piece in pieces[1:]]
+
+
+_NUMBERED: Final = re.compile(r"\s*\d{1,7}[:\s-]")
+
+
 def _feed_pieces(reader: LogReader, pieces: list[tuple[int, str]], wrap: Wrapping) -> bool:
     """Feed what may be the pieces of one line; joined only if a message goes across a seam."""
     if len(pieces) > 1:
         joined = _join(pieces, wrap)
+        parts = [] if joined is None else relayed(joined[0].text)
+        told = [event.rule for part in parts for event in events(part)]
+        for cut in range(2, len(pieces) - 1) if told else ():
+            # a line may be as long as the width by chance: two messages, each across its own seams
+            last = _join(pieces[cut:], wrap)
+            if last is not None and last[1][0].rule not in told:
+                _feed_pieces(reader, pieces[:cut], wrap)
+                return _feed_pieces(reader, pieces[cut:], wrap)
         if joined is None and any(e.rule.open for e in events(clean(pieces[0][1], 0).text)):
             glue = " " if wrap.words else ""
-            whole = glue.join([pieces[0][1], *(strip_outer(piece) for _, piece in pieces[1:])])
+            whole = glue.join([pieces[0][1], *_tails(pieces)])
             line = clean(whole, pieces[0][0])
             joined = line, events(line.text)
         if joined is not None:
