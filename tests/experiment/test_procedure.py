@@ -32,7 +32,8 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path: Path, engine_path: Callable[[int], Path]) -> RUN:
     def diagnose(model: Path, *flags: str, **options: object) -> Diagnosis:
         words = ["llama-server", "-m", str(model), "--no-warmup", *flags]
-        chosen = job.Options(engine=str(engine_path(10434)), requests=8, **options)  # type: ignore[arg-type]
+        options = {"engine": str(engine_path(10434)), "requests": 8, **options}
+        chosen = job.Options(**options)  # type: ignore[arg-type]
         return job.diagnose(words, chosen, store=Store(tmp_path / "home"), environ=os.environ)
 
     return diagnose
@@ -98,6 +99,57 @@ def test_nothing_is_started_that_could_take_the_machine_down(
     assert run(hybrid, "-c", "512", "-np", "32", as_given=True).launches > 1
 
 
+def test_not_even_the_smallest_start_may_take_the_machine_down(
+    run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_host_free", lambda _: 16 << 20)
+    found = run(hybrid, "-c", "512", "-np", "1")
+    assert (found.launches, found.verdict) == (0, None)
+    assert any("even one slot" in note and "--limit" in note for note in found.notes)
+    assert any("--as-given" in item for item in found.not_tried)
+
+
+def wrapper(path: Path, engine: Path, before: str) -> Path:
+    """An engine that runs a line of shell before it starts a model."""
+    path.write_text(f'#!/bin/sh\ncase " $* " in *" -m "*) {before};; esac\nexec {engine} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_start_is_cut_off_when_the_time_is_over(
+    hybrid: Path, tmp_path: Path, engine_path: Callable[[int], Path]
+) -> None:
+    engine = wrapper(tmp_path / "llama-server", engine_path(10434), "exec sleep 600")
+    found = job.diagnose(
+        ["llama-server", "-m", str(hybrid)],
+        job.Options(engine=str(engine), max_time=3.0),
+        store=Store(tmp_path / "home"),
+    )
+    assert not found.complete
+    assert found.verdict is None
+    (trial,) = found.trials
+    assert not trial.valid
+    assert trial.why_invalid == "cut off: --max-time was over"
+    assert any("--max-time" in note for note in found.notes)
+
+
+def test_a_baseline_whose_cause_was_lost_runs_once_more(
+    hybrid: Path, tmp_path: Path, engine_path: Callable[[int], Path]
+) -> None:
+    """The engine's logger may lose its last lines: here they go nowhere the first time."""
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(hybrid.read_bytes()[: 1 << 16])
+    once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; exec >/dev/null 2>&1; }}"
+    engine = wrapper(tmp_path / "llama-server", engine_path(10434), once)
+    found = job.diagnose(
+        ["llama-server", "-m", str(bad)],
+        job.Options(engine=str(engine)),
+        store=Store(tmp_path / "home"),
+    )
+    assert found.verdict is not None
+    assert (found.verdict.kind, found.verdict.trial) == (Kind.MODEL, 2)
+
+
 @pytest.mark.slow
 def test_a_slow_model_is_searched_without_its_weights(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
@@ -131,8 +183,10 @@ def test_a_refused_option_needs_one_start(run: RUN, hybrid: Path) -> None:
 
 
 def test_a_command_that_serves_is_kept(run: RUN, hybrid: Path) -> None:
-    found = run(hybrid, "-c", "512", "-np", "2", "-cram", "64", "-ctxcp", "2")
-    assert found.verdict is None
+    found = run(hybrid, "-c", "512", "-np", "2", "-cram", "64", "-ctxcp", "2", requests=40)
+    assert (found.verdict, found.launches) == (None, 2)
     assert found.recommendation is not None
+    assert found.recommendation.verified
+    assert found.recommendation.requests.ok >= 40
     assert found.recommendation.changes == ()
     assert found.recommendation.worst_case.fits

@@ -11,7 +11,7 @@ from arriero.base.words import Component, LimitKind
 from arriero.command import Command
 from arriero.memory.context import Context, context
 from arriero.process import Limit
-from arriero.record import Baseline, Diagnosis, Explanation, Trial
+from arriero.record import Baseline, Diagnosis, Explanation, Plan, Trial
 from arriero.trial import Bench
 
 
@@ -81,6 +81,8 @@ class Case:
     bench: Bench
     baseline: Baseline
     planned: Sizes | None
+    plan: Callable[[Command, bool], Plan | None]
+    """Of a command, where one is possible; by formulas alone, or the engine is asked too."""
     host_free: int | None
     """Bytes that the host pool has free, where a command could take the machine down."""
     as_given: bool = False

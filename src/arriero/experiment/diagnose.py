@@ -6,6 +6,7 @@ result was shown by a trial, and the record is valid at any moment: it is saved 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from arriero.experiment.case import (
     Point,
 )
 from arriero.experiment.evidence import boundary_of, difference, verdict_of, what_moved, why
-from arriero.experiment.footprint import Footprint
+from arriero.experiment.footprint import Footprint, kept_by_host
 from arriero.experiment.search import SOFT_LAUNCHES, Search
 from arriero.experiment.sizes import PrintedSizes
 from arriero.experiment.slopes import slopes
@@ -51,7 +52,7 @@ from arriero.record import (
     Verdict,
     WorstCase,
 )
-from arriero.trial import LoadPlan, TrialSpec, run_trial
+from arriero.trial import Bench, LoadPlan, TrialSpec, run_trial
 
 SMALL_CONTEXT: Final = 2048
 TYPICAL_LAUNCHES: Final = 9
@@ -142,6 +143,8 @@ class Diagnoser:
 
     def _procedure(self) -> None:
         small = self._baseline()
+        if small is None:
+            return
         if small.failure is not None and small.failure.kind in _HOPELESS:
             self._blame(small)
             return
@@ -184,31 +187,48 @@ class Diagnoser:
                 command=command,
                 change=change if change is not None else difference(self.case.command, command),
                 env=env,
-                plan=plan or LoadPlan(timeout_s=self.case.bench.patience.request_s),
+                plan=plan or self._load(),
             )
             self.launches += 1
             self.case.on_step(*_step(purpose, attempt))
-            trial = run_trial(spec, self.case.bench)
-            moved = what_moved(trial, command, self._layers_before(command)) or self.case.settle()
+            trial = run_trial(spec, self._bench())
+            cut = trial.outcome is not TrialOutcome.SERVED and self._seconds_left <= 0
+            moved = "cut off: --max-time was over" if cut else self._moved(trial, command)
             if moved:
                 trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
             self.trials.append(trial)
             self.case.save(self.result)
+            if cut:
+                raise OutOfBudgetError("stopped: --max-time was over before the last trial was")
             if trial.valid:
                 self.case.ran(command, trial)
             if trial.valid or attempt == 2:
                 return trial
         raise AssertionError("unreachable")
 
+    def _moved(self, trial: Trial, command: Command) -> str | None:
+        return what_moved(trial, command, self._layers_before(command)) or self.case.settle()
+
+    def _bench(self) -> Bench:
+        """With no more patience than there is time."""
+        bench = self.case.bench
+        patience = replace(bench.patience, whole_s=self._seconds_left)
+        return replace(bench, patience=patience)
+
+    def _load(self, requests: int = 0) -> LoadPlan:
+        return LoadPlan(min_requests=requests, timeout_s=self.case.bench.patience.request_s)
+
+    @property
+    def _seconds_left(self) -> float:
+        limit = self.case.max_time
+        return math.inf if limit is None else limit - (time.monotonic() - self.started)
+
     def _check_budget(self) -> None:
         if self.launches >= self.case.max_launches:
             raise OutOfBudgetError(f"stopped after {self.launches} launches")
-        limit = self.case.max_time
-        if limit is None:
-            return
-        spent = time.monotonic() - self.started
         typical = max((t.seconds for t in self.trials), default=0.0)
-        if spent + typical > limit:
+        if self._seconds_left <= typical:
+            spent = time.monotonic() - self.started
             raise OutOfBudgetError(
                 f"stopped after {spent:.0f} s: another launch would not fit into --max-time"
             )
@@ -228,7 +248,7 @@ class Diagnoser:
             return {k: v for k, v in ARENAS.env.items() if k not in self.case.command.environ}
         return {}
 
-    def _baseline(self) -> Trial:
+    def _baseline(self) -> Trial | None:
         given = self.case.command
         asked = given.number("-c") or SMALL_CONTEXT
         change = Change(
@@ -237,47 +257,84 @@ class Diagnoser:
             "the smallest start that still loads everything",
             {"-np": "1", "-c": str(min(asked, SMALL_CONTEXT))},
         )
-        trial = self._trial("baseline: one slot, short context", change.apply(given), self._env)
+        command = change.apply(given)
+        if self._too_dangerous("even one slot with a short context", self._needed(command)):
+            self._from_log()
+            return None
+        trial = self._named("baseline: one slot, short context", command, self._env)
         if trial.outcome is not TrialOutcome.FAILED:
             self.reference = trial
         return trial
 
     def _as_given(self) -> Trial | None:
-        case = self.case
-        if case.from_log is not None and case.from_log.failure is not None:
-            failure = case.from_log.failure
-            self.verdict = verdict_of(failure, None)
-            self.notes.append("the command as given was not started: its failure is from the log")
-            return None
-        if (why := self._too_dangerous()) is not None:
-            self.notes.append(why)
-            self.not_tried.append("the command as given (--as-given starts it all the same)")
-            return None
-        trial = self._trial("as given", case.command, {}, change={})
-        if trial.failure is not None and trial.failure.evidence is Evidence.INFERRED:
-            # The engine's logger is asynchronous: the line that names the cause may be lost once.
-            once_more = "as given: once more, the log lacks the cause"
-            again = self._trial(once_more, case.command, {}, change={})
-            if again.failure is not None and again.failure.evidence is Evidence.NAMED:
-                return again
-            if again.outcome is TrialOutcome.SERVED:
-                self.notes.append("as given it failed once and served once: it is at an edge")
-        return trial
-
-    def _too_dangerous(self) -> str | None:
-        """Why starting as given could take the machine down; None if it could not."""
-        case = self.case
-        if case.limit is not None or case.as_given or case.host_free is None:
+        given = self.case.command
+        if self._from_log():
             return None
         footprint = self._footprint(serving=False)
-        planned = footprint.totals([self.given_point])[0] if footprint else None
-        if planned is None or planned <= case.host_free * 0.9:
+        planned = footprint.totals([self.given_point])[0] if footprint else self._needed(given)
+        if self._too_dangerous("the command as given", planned):
             return None
-        return (
-            f"the command as given would take about {human(planned)} of the {human(case.host_free)}"
-            " that this machine has free, with nothing to stop it: use --limit, --from-log or"
-            " --as-given"
+        # A crash on a later request is looked for here, and what serves is thereby verified.
+        plan = self._load(self.case.verify_requests)
+        return self._named("as given", given, {}, plan=plan, change={})
+
+    def _from_log(self) -> bool:
+        """Take the failure of a log that was given instead of starting the command."""
+        log = self.case.from_log
+        if log is None or log.failure is None:
+            return False
+        self.verdict = verdict_of(log.failure, None)
+        self.notes.append("the command as given was not started: its failure is from the log")
+        return True
+
+    def _named(
+        self,
+        purpose: str,
+        command: Command,
+        env: Mapping[str, str],
+        *,
+        plan: LoadPlan | None = None,
+        change: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> Trial:
+        """A trial whose failure the log names, if a second one can show it.
+
+        The engine's logger is asynchronous: the line that names the cause may be lost once.
+        """
+        trial = self._trial(purpose, command, env, plan=plan, change=change)
+        failure = trial.failure
+        if failure is None or failure.evidence is Evidence.NAMED or failure.kind is Kind.HANG:
+            return trial
+        once_more = f"{purpose.partition(':')[0]}: once more, the log lacks the cause"
+        again = self._trial(once_more, command, env, plan=plan, change=change)
+        if again.failure is not None and again.failure.evidence is Evidence.NAMED:
+            return again
+        if again.outcome is TrialOutcome.SERVED:
+            self.notes.append("it failed once and served once: it is at an edge")
+        return trial
+
+    def _needed(self, command: Command) -> int | None:
+        """Bytes that the host must have for a start. The engine is asked only where it matters."""
+        for asked in (False, True):
+            plan = self.case.plan(command, asked)
+            needed = None if plan is None else kept_by_host(plan)
+            if needed is None or self._has_room(needed):
+                break
+        return needed
+
+    def _has_room(self, needed: int) -> bool:
+        return self.case.host_free is None or needed <= self.case.host_free * 0.9
+
+    def _too_dangerous(self, what: str, needed: int | None) -> bool:
+        """Whether a start could take the machine down, and was left out for that."""
+        case = self.case
+        if case.limit is not None or case.as_given or needed is None or self._has_room(needed):
+            return False
+        self.notes.append(
+            f"{what} would take about {human(needed)} of the {human(case.host_free or 0)} that this"
+            " machine has free, with nothing to stop it: use --limit, --from-log or --as-given"
         )
+        self.not_tried.append(f"{what} (--as-given starts it all the same)")
+        return True
 
     def _blame(self, trial: Trial) -> None:
         if trial.failure is not None:
@@ -554,12 +611,11 @@ class Diagnoser:
         self.notes.append("no change that was tried made the server serve its load")
 
     def _prove(self, candidate: Candidate) -> bool:
-        plan = LoadPlan(
-            min_requests=self.case.verify_requests,
-            timeout_s=self.case.bench.patience.request_s,
-        )
         trial = self._trial(
-            "verification of the recommendation", candidate.command, candidate.env, plan=plan
+            "verification of the recommendation",
+            candidate.command,
+            candidate.env,
+            plan=self._load(self.case.verify_requests),
         )
         if trial.outcome is not TrialOutcome.SERVED or not trial.valid:
             return False

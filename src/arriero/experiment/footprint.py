@@ -6,11 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from arriero.base.words import Component
 from arriero.experiment.case import Point, Sizes
+from arriero.memory.pools import HOST
 from arriero.memory.threads import http_threads
+from arriero.record import Plan
 
+_FILE: Final = "_Mapped"
 _PROBES: Final = 16
 """Points asked for at once: a dry run answers many nearly as fast as one."""
+
+
+def kept_by_host(plan: Plan) -> int | None:
+    """Bytes of the host's that a start takes and nothing can drop.
+
+    Pages of the file can be dropped, and what graph metadata reserves is hardly touched.
+    """
+    pool = next((pool for pool in plan.pools if HOST in pool.devices), None)
+    if pool is None:
+        return None
+    no_need = (
+        b.bytes or 0
+        for b in plan.buffers
+        if b.device.endswith(_FILE) or b.component is Component.GRAPH
+    )
+    return pool.at_start - sum(no_need)
 
 
 @dataclass(frozen=True)

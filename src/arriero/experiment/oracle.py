@@ -72,6 +72,10 @@ class Planner:
         """
         return self._budget(command, None)
 
+    def plan(self, command: Command, asked: bool) -> Plan | None:
+        """The plan of one command by formulas alone, or with the engine asked; null as above."""
+        return self.plans([command])[0] if asked else self._plan(command, None)
+
     def _plan(self, command: Command, ask: Ask | None) -> Plan | None:
         try:
             return self._budget(command, ask)

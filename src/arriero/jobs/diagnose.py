@@ -91,6 +91,7 @@ def diagnose(
             bench=bench,
             baseline=ground.baseline,
             planned=PlannedSizes(planner, ground.command) if planner else None,
+            plan=planner.plan if planner else lambda command, asked: None,
             host_free=_host_free(ground),
             as_given=options.as_given,
             from_log=log,

@@ -9,6 +9,7 @@ from the log and not polled, since each HTTP thread that a poll wakes takes memo
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import threading
 import time
@@ -57,13 +58,15 @@ class Patience:
     """How long a trial waits, in seconds.
 
     ``stall_s`` bounds the time in which nothing at all happens while loading: no log line, no CPU
-    time used, no page read. A large model that is still being read is not a hang.
+    time used, no page read. A large model that is still being read is not a hang. ``whole_s`` is
+    for the trial from its start to its last answer.
     """
 
     ready_s: float = 1800.0
     stall_s: float = 60.0
     request_s: float = 120.0
     stop_s: float = 8.0
+    whole_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -232,8 +235,8 @@ class _TrialRun:
                 return "the process is stopped (state T)"
             if now - since > patience.stall_s:
                 return f"no log line, CPU time or memory change for {patience.stall_s:.0f} s"
-            if now - self.began > patience.ready_s:
-                return f"not ready after {patience.ready_s:.0f} s"
+            if now - self.began > min(patience.ready_s, patience.whole_s):
+                return f"not ready after {now - self.began:.0f} s"
         return None
 
     async def _settle(self, running: Running) -> None:
@@ -284,6 +287,9 @@ class _TrialRun:
                 if stopped_since is not None and now - stopped_since > _STOPPED_FOR:
                     work.cancel()
                     return result, "the process is stopped (state T)"
+                if now - self.began > self.bench.patience.whole_s:
+                    work.cancel()
+                    return result, f"not through its load after {now - self.began:.0f} s"
             work.result()
         finally:
             work.cancel()
