@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
+import lzma
 import os
+import shlex
 import signal
 import subprocess
 import termios
@@ -50,6 +53,19 @@ def test_standard_input_says_what_the_file_says(logs: Place) -> None:
     assert stdin.pop("source") == "-"
     assert file.pop("source") == "failed.log"
     assert stdin == file
+
+
+def test_a_compressed_log_says_how_to_give_it(logs: Place) -> None:
+    for name, packed, tool in (
+        ("a.gz", gzip.compress(FAILED.encode()), "zcat"),
+        ("b b.xz", lzma.compress(FAILED.encode()), "xzcat"),
+    ):
+        (logs.root / name).write_bytes(packed)
+        said = logs.run("explain", name)
+        assert (said.status, said.out) == (2, "")
+        assert f"{name} is compressed" in said.err
+        assert f"{tool} {shlex.quote(name)} | arriero explain -" in said.err
+        assert "compressed" in logs.run("explain", "-", stdin=packed).err
 
 
 def test_several_logs_are_one_document(logs: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -15,6 +16,14 @@ from arriero.logs.model import Reading
 from arriero.record import Explanation
 
 CHUNK: Final = 1 << 20
+_PACKED: Final = {
+    b"\x1f\x8b": "zcat",
+    b"BZh": "bzcat",
+    b"\xfd7zXZ": "xzcat",
+    b"\x28\xb5\x2f\xfd": "zstdcat",
+    b"PK\x03\x04": "unzip -p",
+}
+"""First bytes of what is compressed, and what unpacks it to standard output."""
 
 
 def explain_file(path: Path) -> Explanation:
@@ -40,9 +49,9 @@ def explain_stream(stream: BufferedReader, source: str) -> Explanation:
     what had come by then is explained, with ``complete`` false.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: It cannot be read, or is compressed.
     """
-    chunks = _Chunks(stream)
+    chunks = _Chunks(stream, source)
     try:
         found = explain_chunks(chunks, source)
     except OSError as error:
@@ -73,13 +82,24 @@ def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
 class _Chunks:
     """Pieces of a stream as they come. A line of a live log must not wait for a whole piece."""
 
-    def __init__(self, stream: BufferedReader) -> None:
-        self._stream = stream
+    def __init__(self, stream: BufferedReader, source: str) -> None:
+        self._stream, self._source = stream, source
         self.interrupted = False
 
     def __iter__(self) -> Iterator[bytes]:
-        while chunk := self._next():
+        chunk = self._next()
+        unpack = next((tool for magic, tool in _PACKED.items() if chunk.startswith(magic)), None)
+        if unpack is not None:
+            what = "standard input" if self._source == "-" else self._source
+            given = "FILE" if self._source == "-" else shlex.quote(self._source)
+            raise UsageError(
+                f"{what} is compressed",
+                hint=f"{unpack} {given} | arriero explain -",
+                id="log-compressed",
+            )
+        while chunk:
             yield chunk
+            chunk = self._next()
 
     def _next(self) -> bytes:
         try:

@@ -551,7 +551,9 @@ class Story:
 
     def _progress(self, line: Line) -> None:
         for cause in self.start.causes:
-            if line.number > cause.last:
+            # a file that could not be fetched is not missed before it is to be loaded
+            early = cause.phase is Phase.ARGUMENTS and not self.start.seen
+            if line.number > cause.last and not early:
                 cause.went_on = True
 
     def _size(self, event: Event, line: Line) -> None:
@@ -665,10 +667,11 @@ class Story:
             start.phase = Phase.LOAD
 
     def _probed(self) -> None:
-        """What failed so far did so in a dry run."""
+        """What failed so far, once the options were read, did so in a dry run."""
         self.start.end = None
         for cause in self.start.causes:
-            cause.probe, cause.usual = True, False
+            if cause.phase is not Phase.ARGUMENTS:
+                cause.probe, cause.usual = True, False
 
     def _role(self, event: Event, line: Line) -> None:
         self.start.role = _ROLES[event.rule.to or "main"]
