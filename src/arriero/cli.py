@@ -679,6 +679,8 @@ def check(
         else job.check_command(session.required("check"), options)
     )
     if fix and not session.json:
+        for note in job.fixed_notes(document):
+            session.note(note)
         lines = job.fixed_lines(document)
         session.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
     else:

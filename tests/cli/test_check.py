@@ -54,6 +54,34 @@ def test_a_file_of_several_commands(place: Place) -> None:
     assert fixed == "llama-server -m a.gguf -fa on --jinja\nllama-server -m b.gguf\n"
 
 
+def test_a_repair_keeps_the_spelling_of_what_it_leaves_alone(place: Place) -> None:
+    script = place.root / "a.sh"
+    script.write_text(
+        "ARGS=(--jinja -np 2k)\n"
+        'exec llama-server -m "$MODEL" --port ${PORT:-8080} -c 64k "${ARGS[@]}" "$@" >$LOG\n'
+    )
+    fix = ("check", "--fix", "--assume-build", "10434")
+    said = place.run(*fix, str(script))
+    fixed = 'exec llama-server -m "$MODEL" --port ${PORT:-8080} -c 65536'
+    assert said.out == f'{fixed} "${{ARGS[@]}}" "$@" >$LOG\n'
+    assert said.err == ""
+    script.write_text(script.read_text().replace("-np 2k", "-c 64k"))
+    said = place.run(*fix, str(script))
+    # The flag in the array is given twice then: the first of the two goes.
+    assert said.out == f'{fixed[:-9]} --jinja -c 65536 "$@" >$LOG\n'
+    assert '"${ARGS[@]}" is written out' in said.only_complaint()
+    document = place.run("check", "--json", *fix[2:], str(script)).document("check")
+    assert " ".join(document["spelled"]) == said.out.strip()
+    assert "8080" in document["fixed_argv"]
+    assert "$@" not in document["fixed_argv"]
+    shown = place.run("check", *fix[2:], str(script)).out
+    assert '--jinja -c 65536 "$@" >$LOG' in " ".join(shown.replace("\\\n", "").split())
+    typed = 'llama-server -m "$MODEL" --port ${PORT:-8080} -c 64k "$@"'
+    said = place.run(*fix, "--", "sh", "-c", typed)
+    assert said.out == typed.replace("64k", "65536") + "\n"
+    assert "the command in quotes stands alone" in said.only_complaint()
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [

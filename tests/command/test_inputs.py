@@ -38,8 +38,8 @@ def test_script() -> None:
     assert (first.line, line_of(first, "-c"), line_of(first, "-t")) == (14, 6, 17)
     assert first.notes == (
         "PORT is taken to be its default: 8081",
-        "$EXTRA_ARGS is not filled in: it was left out",
-        "$@ is not filled in: it was left out",
+        "$EXTRA_ARGS is not filled in: it is left out of the check",
+        "$@ is not filled in: it is left out of the check",
     )
     assert text(second) == "llama-server -m /srv/models/b.gguf --jinja -np 2"
     assert (second.line, line_of(second, "--jinja"), line_of(second, "-np")) == (25, 22, 24)
@@ -99,7 +99,7 @@ def test_unit() -> None:
     assert (found.line, line_of(found, "--host"), line_of(found, "--alias")) == (8, 9, 10)
     assert found.notes == (
         "/etc/default/llama is not read: its variables are not known",
-        "$MORE is not filled in: it was left out",
+        "$MORE is not filled in: it is left out of the check",
     )
     command = parse_command(found.words, builtin_flags(), found.env)
     assert command.number("-c") == 16384

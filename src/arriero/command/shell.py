@@ -51,11 +51,16 @@ def split_text(text: str) -> tuple[str, ...]:
 
 def join_words(words: Sequence[str], assigned: Sequence[int] = ()) -> str:
     """Words as one line for a POSIX shell; ``VAR=value`` words keep their ``=`` unquoted."""
+    return " ".join(shell_words(words, assigned))
+
+
+def shell_words(words: Sequence[str], assigned: Sequence[int] = ()) -> list[str]:
+    """The words of such a line."""
     shown = []
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
         shown.append(f"{name}{equals}{shlex.quote(value)}" if at in assigned else shlex.quote(word))
-    return " ".join(shown)
+    return shown
 
 
 def check_stray(word: str) -> None:

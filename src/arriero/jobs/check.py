@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
+from arriero.command.spelling import placed, respelled
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
 from arriero.gotchas.verdicts import on
@@ -67,7 +70,7 @@ class _Source:
 
     def locate(self, command: Command, flag: str | None) -> str | None:
         """``file:line`` of the last use of a flag, or of the command."""
-        if self.written is None:
+        if self.written is None or not self.written.path:
             return None
         line = self.written.line
         wanted = command.flags.get(flag) if flag else None
@@ -107,11 +110,13 @@ def _behind(words: Sequence[str]) -> _Source | None:
     """The server's command behind one that cannot be run here, with the variables it is given."""
     from arriero.command.inputs import command_behind
 
-    found = command_behind(split_text(words[0]) if len(words) == 1 else words)
+    words = split_text(words[0]) if len(words) == 1 else words
+    found = command_behind(words, builtin_flags())
     if found is None:
         return None
     note = "checked is the llama-server command alone, without what is to start it"
-    return _Source(found.words, found.env, notes=(note, *found.notes), may_run=False)
+    notes = (note, *found.notes)
+    return _Source(found.words, found.env, found, notes, may_run=False)
 
 
 def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Check | Checks:
@@ -150,7 +155,7 @@ class _Checking:
     def check(self, source: _Source) -> Check:
         notes = list(source.notes)
         flags = builtin_flags(self.options.assume_build)
-        command = parse_command(source.words, flags, source.environ)
+        command = parse_command(placed(source.words), flags, source.environ)
         engine = self._engine(command, source, notes)
         if engine is not None:
             command = command.with_flags(engine.flags)
@@ -163,7 +168,8 @@ class _Checking:
         first = {_mended(finding) for finding in found.findings}
         changed = fixed.words != command.words
         redactor = Redactor.for_this_machine(secrets=set(command.secrets()))
-        return redactor.scrub(
+        spelled, otherwise = respelled(fixed, source.written, redactor.secrets)
+        check = redactor.scrub(
             Check(
                 argv=command.safe_argv(),
                 findings=found.findings,
@@ -176,6 +182,8 @@ class _Checking:
                 notes=tuple(dict.fromkeys(notes)),
             )
         )
+        # Each text is scrubbed already, and "$KEY" behind --api-key tells no key.
+        return msgspec.structs.replace(check, spelled=spelled, spelled_otherwise=otherwise)
 
     def _engine(self, command: Command, source: _Source, notes: list[str]) -> Engine | None:
         if self.options.assume_build is not None:
@@ -319,10 +327,15 @@ def worst(document: Check | Checks) -> str | None:
 
 
 def fixed_lines(document: Check | Checks) -> tuple[str, ...]:
-    """The repaired command of each check as a line for a shell; as it was where nothing changed."""
+    """The repaired command of each check as it would be written; as it was if nothing changed."""
     checks = document.checks if isinstance(document, Checks) else (document,)
-    lines = []
-    for check in checks:
-        command = parse_command(check.fixed_argv or check.argv, builtin_flags(check.build), {})
-        lines.append(command.text())
-    return tuple(lines)
+    return tuple(" ".join(check.spelled) for check in checks)
+
+
+def fixed_notes(document: Check | Checks) -> tuple[str, ...]:
+    """Where those are not what the file has, with the place if there are several."""
+    if isinstance(document, Check):
+        return document.spelled_otherwise
+    return tuple(
+        f"{one.where}: {note}" for one in document.checks for note in one.spelled_otherwise
+    )

@@ -650,6 +650,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     fixed_argv: tuple[str, ...] | None = None
     """With every edit applied, checked again until nothing changed; null where there is none."""
+    spelled: tuple[str, ...] = ()
+    """``fixed_argv``, or ``argv``, as a line of the file it comes from: every word that no edit
+    touches is as it is written there, quotes and variables included. Without a file, for a shell.
+    """
+    spelled_otherwise: tuple[str, ...] = ()
+    """Where ``spelled`` is not what the file has though no edit is the reason, one line each."""
     later: tuple[Finding, ...] = ()
     """What ``fixed_argv`` mends too and only the command with earlier edits meets."""
     where: str | None = None

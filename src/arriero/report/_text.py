@@ -148,9 +148,14 @@ def command(
     Words are never broken: a line is ended by `` \`` before it gets longer than ``width``, and
     only a single word longer than that sticks out. A flag and its value stay together.
     """
+    return spelled_lines(words(argv, env), width=width, indent=indent)
+
+
+def spelled_lines(spelled: Sequence[str], *, width: int, indent: str = "") -> list[str]:
+    """The same of words that are quoted already."""
     lines: list[str] = []
     line = indent
-    for group in _groups(words(argv, env)):
+    for group in _groups(spelled):
         whole = " ".join(group)
         # Where even flag and value do not fit on one line, each gets its own.
         fits = cells(indent) + 2 + cells(whole) + 2 <= width

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from arriero.record import Check, Checks, Finding, GotchaEntry, Gotchas, GotchaVerdict, Verdicts
 from arriero.report._lines import NARROW, Line, bullet, finish, grid, titled, wrapped
 from arriero.report._text import command as command_lines
-from arriero.report._text import cut, pad, printable, wrap
+from arriero.report._text import cut, pad, printable, spelled_lines, wrap
 from arriero.report._words import count
 
 _STYLES: Final = {"error": "bad", "warning": "open", "info": "dim"}
@@ -46,8 +46,10 @@ def _check(doc: Check, width: int) -> Iterator[Line]:
     if doc.fixed_argv is not None:
         yield Line("")
         yield Line("FIXED", "good")
-        for text in command_lines(doc.fixed_argv, width=width, indent="  "):
+        for text in _fixed(doc, doc.fixed_argv, width):
             yield Line(text, exact=True)
+        for note in doc.spelled_otherwise:
+            yield from bullet(printable(note), width)
     if doc.unchecked:
         yield Line("")
         yield Line(f"NOT CHECKED  {count(len(doc.unchecked), 'gotcha')}", "head")
@@ -55,6 +57,13 @@ def _check(doc: Check, width: int) -> Iterator[Line]:
             ids = ", ".join(one.id for one in doc.unchecked if one.missing == missing)
             yield from bullet(printable(missing), width)
             yield from map(Line, wrap(ids, width, first="    "))
+
+
+def _fixed(doc: Check, argv: Sequence[str], width: int) -> list[str]:
+    """As it is spelled where it comes from, if nothing in that acts on a terminal."""
+    if doc.spelled and all(word == printable(word) for word in doc.spelled):
+        return spelled_lines(doc.spelled, width=width, indent="  ")
+    return command_lines(argv, width=width, indent="  ")
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Line]:

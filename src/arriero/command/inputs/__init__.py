@@ -53,13 +53,13 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     return tuple(_without_open_words(written, flags) for written in found)
 
 
-def command_behind(words: Sequence[str]) -> Written | None:
+def command_behind(words: Sequence[str], flags: FlagTable) -> Written | None:
     """The one llama-server command that a command starts: in a container, by ``sudo``, by a shell.
 
-    It is read like the same line of a script, but nothing is left to fill in.
+    It is read like the same line of a script.
     """
     found = shell.read_words(words, "")
-    return found[0] if len(found) == 1 else None
+    return _without_open_words(found[0], flags) if len(found) == 1 else None
 
 
 def _text(path: Path) -> str:
@@ -109,7 +109,7 @@ def _without_open_words(written: Written, flags: FlagTable) -> Written:
         elif known is not None:
             takes = known.arity
         elif is_open(word) and at > written.program:
-            notes.append(f"{word} is not filled in: it was left out")
+            notes.append(f"{word} is not filled in: it is left out of the check")
             at += 1
             continue
         elif normalise(word).startswith("-"):

@@ -23,11 +23,28 @@ _OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`")
 
 
 @dataclass(frozen=True)
+class Spelling:
+    """Text of a file that makes words of a command, with its quotes and variables.
+
+    ``count`` is the number of words, ``at`` where the text begins in what it was read from.
+    ``parts`` spell the same words without the variable or macro that stands for them all. Text that
+    makes no word is a redirection, or a variable that is empty.
+    """
+
+    text: str
+    count: int = 1
+    at: int = 0
+    parts: tuple[Spelling, ...] = ()
+
+
+@dataclass(frozen=True)
 class Written:
     """One command of a file: its words, the variables that the file sets for it, where it stands.
 
     ``lines`` has the line of each word, from 1. ``program`` is the position of the program, behind
-    assignments and wrappers.
+    assignments and wrappers. ``source`` is the command as it is written, with what starts it;
+    ``places`` has for each word its number among all words of ``source``. Both are empty for a form
+    that writes no line of words.
     """
 
     words: tuple[str, ...]
@@ -39,6 +56,12 @@ class Written:
     """What the file calls it: a service, a model."""
     notes: tuple[str, ...] = ()
     program: int = 0
+    source: tuple[Spelling, ...] = ()
+    places: tuple[int, ...] = ()
+    unkept: tuple[str, ...] = ()
+    """Where ``source`` is not what the file has, one line each."""
+    contained: bool = False
+    """Whether a container's image stands for the program."""
 
     def picked(self, at: Sequence[int], notes: Sequence[str]) -> Written:
         """The same with only the words at these positions."""
@@ -46,6 +69,7 @@ class Written:
             self,
             words=tuple(self.words[i] for i in at),
             lines=tuple(self.lines[i] for i in at),
+            places=tuple(self.places[i] for i in at) if self.places else (),
             notes=tuple(dict.fromkeys(notes)),
         )
 

@@ -10,16 +10,19 @@ everything else stay as they are written.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
     MOST_WORDS,
+    Spelling,
     Written,
     is_image,
+    is_open,
     is_server,
     too_large,
 )
@@ -28,7 +31,8 @@ from arriero.command.prefix import base_name
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.DOTALL)
-_BEFORE: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{|command|eval")
+_KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
+_BEFORE: Final = re.compile(r"command|eval")
 _STARTING: Final = re.compile(
     r"exec|nohup|sudo|doas|time|setsid|systemd-run|su|(ba|da|z)?sh|tmux|screen"
 )
@@ -43,6 +47,7 @@ _VARIABLE_OPTION: Final = re.compile(r"--env=|-e(?=.)")
 _INSIDE: Final = (
     "paths are those inside the container: they are looked for here as they are written"
 )
+_ONE_QUOTED: Final = re.compile(r"""'[^']*'|"[^"\\`]*\"""")
 _WRAPPERS: Final = re.compile(r"env|numactl|taskset|nice|ionice|chrt|stdbuf")
 
 
@@ -67,22 +72,36 @@ class _Word:
     parts: list[_Part] = field(default_factory=list)
     array: list[_Word] | None = None
     """The words in the parentheses after ``NAME=``."""
+    text: str = ""
+    """As it is written, ``at`` this place."""
+    at: int = 0
+    after: list[Spelling] = field(default_factory=list)
+    """Redirections that follow it."""
 
     def literal(self) -> str:
         """The word as written, quotes taken off."""
         return "".join(part if isinstance(part, str) else part.raw for part in self.parts)
 
 
+_Assigned = dict[str, list[list[_Word]]]
+
+
 @dataclass
 class _Script:
     commands: list[list[_Word]] = field(default_factory=list)
-    assigned: dict[str, list[list[_Word]]] = field(default_factory=dict)
+    assigned: _Assigned = field(default_factory=dict)
     """Name → the words of each assignment; an array has several."""
 
 
-def read(text: str, path: str, first_line: int = 1) -> tuple[Written, ...]:
-    """The llama-server commands of a script, also those behind ``docker run``."""
-    script = _Script()
+def read(
+    text: str, path: str, first_line: int = 1, assigned: _Assigned | None = None
+) -> tuple[Written, ...]:
+    """The llama-server commands of a script, also those behind ``docker run``.
+
+    Args:
+        assigned: What a script around this one assigns.
+    """
+    script = _Script(assigned=dict(assigned or {}))
     lexer = _Lexer(text, path, first_line)
     for words in lexer.commands():
         _sort(words, script)
@@ -95,7 +114,13 @@ def read(text: str, path: str, first_line: int = 1) -> tuple[Written, ...]:
 
 def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
     """The llama-server commands that one command starts, its words as a shell made them."""
-    return tuple(_written([_Word(1, [word]) for word in words], _Script(), path))
+    made = [_Word(1, [word], text=shlex.quote(word)) for word in words]
+    return tuple(_written(made, _Script(), path))
+
+
+def spelled(word: str) -> str:
+    """A word in quotes that leave its variables to be filled in."""
+    return f'"{word}"' if is_open(word) and not re.search(r'["\\]', word) else shlex.quote(word)
 
 
 class _Lexer:
@@ -121,6 +146,8 @@ class _Lexer:
                 self._skip_heredocs()
                 yield words
                 words = []
+            elif char in "<>" or self.text.startswith("&>", self.at):
+                self._redirection(words)
             elif char in ";&|()":
                 if char == "(" and words and words[-1].literal().endswith("="):
                     words[-1].array = self._array()
@@ -128,8 +155,6 @@ class _Lexer:
                 self._skip(1)
                 yield words
                 words = []
-            elif char in "<>":
-                self._redirection(words)
             else:
                 words.append(self._word())
         yield words
@@ -170,8 +195,9 @@ class _Lexer:
 
     def _redirection(self, words: list[_Word]) -> None:
         here = self.text.startswith("<<", self.at) and not self.text.startswith("<<<", self.at)
+        start = self.at
         if words and words[-1].literal().isdigit() and self.text[self.at - 1].isdigit():
-            words.pop()
+            start = words.pop().at
         while self.at < len(self.text) and self.text[self.at] in "<>&|-":
             self._skip(1)
         while self.at < len(self.text) and self.text[self.at] in " \t":
@@ -180,12 +206,14 @@ class _Lexer:
             target = self._word()
             if here:
                 self.heredocs.append(target.literal())
+            elif words:
+                words[-1].after.append(Spelling(self.text[start : self.at], 0, start))
 
     def _word(self) -> _Word:
         self.count += 1
         if self.count > 16 * MOST_WORDS:
             raise too_large(self.path, f"more than {16 * MOST_WORDS} words")
-        word = _Word(self.line)
+        word = _Word(self.line, at=self.at)
         while self.at < len(self.text):
             char = self.text[self.at]
             if char in " \t\n;&|()<>":
@@ -204,6 +232,7 @@ class _Lexer:
             else:
                 word.parts.append(char)
                 self._skip(1)
+        word.text = self.text[word.at : self.at]
         return word
 
     def _until(self, quote: str) -> str:
@@ -281,7 +310,8 @@ def _sort(words: list[_Word], script: _Script) -> None:
         script.commands.append(words)
         return
     for word, match in zip(words, names, strict=True):
-        value = word.array or [_Word(word.line, _after(word.parts, len(match[0])))]
+        plain = _Word(word.line, _after(word.parts, len(match[0])), text=word.text[len(match[0]) :])
+        value = word.array or [plain]
         known = script.assigned.setdefault(match[1], [])
         if match[2] and word.array and known:
             known[-1] = [*known[-1], *value]
@@ -307,18 +337,19 @@ class _Filling:
         self.open: list[str] = []
         self.made = 0
 
-    def words(self, word: _Word) -> list[tuple[str, int]]:
+    def words(self, word: _Word) -> tuple[list[tuple[str, int]], Spelling]:
         """What a word becomes: one word, or several where an expansion without quotes is split.
 
         A word that is nothing but an expansion stands where its text was assigned.
         """
         fields: list[tuple[str, int]] = []
+        inner: list[Spelling] = []
         glued = False
         for part in word.parts:
             if isinstance(part, str):
                 pieces = [(part, word.line)]
             else:
-                pieces = self._values(part)
+                pieces, inner = self._values(part)
                 if part.quoted and not part.every:
                     pieces = [(" ".join(text for text, _ in pieces), pieces[0][1])]
                 elif not part.quoted and pieces != [(part.raw, part.line)]:
@@ -332,9 +363,12 @@ class _Filling:
         self.made += sum(len(text) + 1 for text, _ in fields)
         if self.made > LONGEST_WORD:
             raise too_large(self.path, "its variables fill in to more than any command holds")
-        return fields
+        if len([part for part in word.parts if part]) > 1 or _count(inner) != len(fields):
+            inner = [Spelling(spelled(text)) for text, _ in fields]
+        parts = tuple(inner) if len(fields) > 1 else ()
+        return fields, Spelling(word.text, len(fields), word.at, parts)
 
-    def _values(self, variable: _Variable) -> list[tuple[str, int]]:
+    def _values(self, variable: _Variable) -> tuple[list[tuple[str, int]], list[Spelling]]:
         name = variable.name
         once = self.script.assigned.get(name, [])
         if len(once) == 1 and name not in self.open and len(self.open) < DEEPEST:
@@ -343,46 +377,75 @@ class _Filling:
             self.notes.append(f"{name} is taken to be its default: {variable.default}")
             quoted = next(_Lexer(f'"{variable.default}"', self.path, variable.line).commands())
             return self._opened(name, quoted)
-        return [(variable.raw, variable.line)]
+        return [(variable.raw, variable.line)], []
 
-    def _opened(self, name: str, value: list[_Word]) -> list[tuple[str, int]]:
+    def _opened(
+        self, name: str, value: list[_Word]
+    ) -> tuple[list[tuple[str, int]], list[Spelling]]:
         self.open.append(name)
         try:
-            return [pair for word in value for pair in self.words(word)] or [("", value[0].line)]
+            made = [self.words(word) for word in value]
+            pairs = [pair for fields, _ in made for pair in fields] or [("", value[0].line)]
+            return pairs, [spelling for _, spelling in made]
         finally:
             self.open.pop()
 
 
+class _Filled(NamedTuple):
+    text: str
+    line: int
+    place: int
+    """Its number among all words of the line."""
+
+
+def _count(source: Sequence[Spelling]) -> int:
+    return sum(spelling.count for spelling in source)
+
+
 def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written]:
+    while words and _KEYWORD.fullmatch(words[0].text):
+        words = words[1:]
     if not any(_may_be_server(word, script) for word in words):
         return
     filling = _Filling(script, path)
-    filled = [pair for word in words for pair in filling.words(word)]
+    filled: list[_Filled] = []
+    source: list[Spelling] = []
+    homes: list[_Word] = []
+    for word in words:
+        pairs, spelling = filling.words(word)
+        filled += [_Filled(*pair, len(filled) + i) for i, pair in enumerate(pairs)]
+        homes += [word] * len(pairs)
+        source += [spelling, *word.after]
     env: dict[str, str] = {}
-    container = next((i for i, (text, _) in enumerate(filled[:3]) if _is(_CONTAINERS, text)), None)
+    container = next((i for i, one in enumerate(filled[:3]) if _is(_CONTAINERS, one.text)), None)
     if container is not None:
         filled, env = _in_container(filled[container:])
         filling.notes.append(_INSIDE)
-    at = next((i for i, (text, _) in enumerate(filled) if is_server(text)), None)
+    starts = next((i for i, one in enumerate(filled) if _is(_STARTING, one.text)), len(filled))
+    servers = (
+        i
+        for i, one in enumerate(filled)
+        if is_server(one.text) or (i > starts and _holds(one.text))
+    )
+    at = next(servers, None)
     if at is None:
         return
-    text, line = filled[at]
-    starts = next((i for i, (word, _) in enumerate(filled[:at]) if _is(_STARTING, word)), None)
-    if starts is not None and " " in text:  # bash -c "llama-server …"
-        yield from read(text, path, line)
+    text, line, place = filled[at]
+    if starts < at and " " in text:  # bash -c "llama-server …"
+        yield from _in_quotes(homes[place], text, script, path, line)
         return
     before = filled[:at]
-    if starts is not None:  # its own options go
+    if starts < at:  # its own options go
         rest = filled[starts + 1 : at]
-        own = next((i for i, (word, _) in enumerate(rest) if _is_kept(word)), len(rest))
+        own = next((i for i, one in enumerate(rest) if _is_kept(one.text)), len(rest))
         before = [*filled[:starts], *rest[own:]]
-    before = [pair for pair in before if not _is(_BEFORE, pair[0])]
+    before = [one for one in before if not _is(_BEFORE, one.text)]
     if not _leads(before):
         return
     filled, at = [*before, *filled[at:]], len(before)
     if len(filled) > MOST_WORDS:
         raise too_large(path, f"a command of more than {MOST_WORDS} words")
-    texts, lines = zip(*filled, strict=True)
+    texts, lines, places = zip(*filled, strict=True)
     yield Written(
         words=texts,
         path=path,
@@ -391,7 +454,32 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
         env=env,
         notes=tuple(dict.fromkeys(filling.notes)),
         program=at,
+        source=tuple(source),
+        places=places,
+        contained=container is not None,
     )
+
+
+def _holds(text: str) -> bool:
+    """Whether a text of several words names a server among them."""
+    return " " in text and any(map(is_server, text.split()))
+
+
+def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) -> Iterator[Written]:
+    """The commands in the one word that a shell is given, as they are written if that can be."""
+    plain = _ONE_QUOTED.fullmatch(word.text)
+    found = (
+        read(word.text[1:-1], path, line, script.assigned if plain[0][0] == '"' else None)
+        if plain
+        else read(text, path, line)
+    )
+    note = "the command in quotes stands alone, without what is to start it"
+    for inner in found:
+        yield replace(
+            inner,
+            unkept=(*inner.unkept, note if plain else f"{note}, and variables are filled in"),
+            source=tuple(replace(one, at=one.at + word.at + 1) for one in inner.source),
+        )
 
 
 def _is_kept(word: str) -> bool:
@@ -404,30 +492,31 @@ def _is(names: re.Pattern[str], word: str) -> bool:
 
 def _may_be_server(word: _Word, script: _Script) -> bool:
     """Whether it names a server or an image, or a variable that the script sets to one."""
-    if is_server(word.literal()) or is_image(word.literal()):
+    text = word.literal()
+    if is_server(text) or is_image(text) or _holds(text):
         return True
     names = [part.name for part in word.parts if isinstance(part, _Variable)]
     values = (w for name in names for one in script.assigned.get(name, []) for w in one)
     return any(is_server(v.literal()) or is_image(v.literal()) for v in values)
 
 
-def _leads(before: list[tuple[str, int]]) -> bool:
+def _leads(before: list[_Filled]) -> bool:
     """Whether these words can stand before the program: not ``echo``, not ``pkill``."""
-    rest = [text for text, _ in before if not _ASSIGNED.match(text)]
+    rest = [one.text for one in before if not _ASSIGNED.match(one.text)]
     return not rest or _is(_WRAPPERS, rest[0])
 
 
 def _in_container(
-    words: list[tuple[str, int]],
-) -> tuple[list[tuple[str, int]], dict[str, str]]:
+    words: list[_Filled],
+) -> tuple[list[_Filled], dict[str, str]]:
     """``docker run … IMAGE args`` → the image's server with its arguments, and ``-e`` variables."""
     env: dict[str, str] = {}
-    at = next((i for i, (text, _) in enumerate(words) if text == "run"), None)
+    at = next((i for i, one in enumerate(words) if one.text == "run"), None)
     if at is None:
         return [], env
     for i in range(at + 1, len(words)):
-        text, line = words[i]
-        previous = words[i - 1][0]
+        text, line, place = words[i]
+        previous = words[i - 1].text
         glued = _VARIABLE_OPTION.match(text)
         if previous in ("-e", "--env") or glued:
             name, equals, value = text[glued.end() if glued else 0 :].partition("=")
@@ -435,6 +524,6 @@ def _in_container(
                 env[name] = value
         elif is_image(text) and previous not in _NO_IMAGE:
             rest = words[i + 1 :]
-            inside = rest and (is_server(rest[0][0]) or rest[0][0] in ("--server", "-s"))
-            return [("llama-server", line), *(rest[1:] if inside else rest)], env
+            inside = rest and (is_server(rest[0].text) or rest[0].text in ("--server", "-s"))
+            return [_Filled("llama-server", line, place), *(rest[1:] if inside else rest)], env
     return [], env

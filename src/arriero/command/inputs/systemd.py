@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import MOST_WORDS, Written, is_server, too_large
+from arriero.command.inputs.model import MOST_WORDS, Spelling, Written, is_server, too_large
 from arriero.command.prefix import base_name
 
+_WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
@@ -85,11 +86,17 @@ def _written(
         return
     lines = _lines_of(words, value, spots)
     filled: list[tuple[str, int]] = []
-    for word, at in zip(words, lines, strict=True):
+    source: list[Spelling] = []
+    for word, text, at in zip(words, _spelled(words, value), lines, strict=True):
         alone = _ALONE.match(word)
         if alone and alone[1] in env:
-            filled += [(part, at) for part in env[alone[1]].split()]
+            parts = env[alone[1]].split()
+            source.append(
+                Spelling(text, len(parts), parts=tuple(map(Spelling, map(shell.spelled, parts))))
+            )
+            filled += [(part, at) for part in parts]
         else:
+            source.append(Spelling(text))
             filled.append((_fill(word, env), at))
     program = next((i for i, (word, _) in enumerate(filled) if is_server(word)), None)
     if program is None:
@@ -97,8 +104,16 @@ def _written(
     texts, each = zip(*filled, strict=True)
     yield Written(
         words=texts, path=path, line=each[program], lines=each, env=env,
-        notes=tuple(notes), program=program,
+        notes=tuple(notes), program=program, source=tuple(source), places=tuple(range(len(each))),
     )  # fmt: skip
+
+
+def _spelled(words: list[str], value: str) -> list[str]:
+    """The words as the unit has them."""
+    found = _WORD.findall(value)
+    if [_split(text) for text in found] == [[word] for word in words]:
+        return found
+    return list(map(shell.spelled, words))
 
 
 def _fill(word: str, env: Mapping[str, str]) -> str:

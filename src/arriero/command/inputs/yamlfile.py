@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,6 +13,7 @@ from arriero.command.inputs import shell
 from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
+    Spelling,
     Written,
     is_image,
     is_server,
@@ -29,6 +31,7 @@ from arriero.command.inputs.tree import (
 )
 
 _MACRO: Final = re.compile(r"\$\{([\w.-]+)\}")
+_PLAIN: Final = re.compile(r"[\w@%+=:,./${}-]+")
 _FIRST_PORT: Final = "5800"
 """llama-swap's ``startPort`` where the file sets none."""
 _COMPOSED: Final = re.compile(r"\$\$|\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
@@ -55,6 +58,10 @@ def read(text: str, path: str) -> tuple[Written, ...]:
     )
 
 
+_Word = tuple[str, int, Spelling]
+"""A word of a compose file, its line, and how it is written."""
+
+
 # --- compose --------------------------------------------------------------------------------------
 
 
@@ -71,29 +78,37 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     elif not (words and is_server(words[0][0])):
         if not is_image(image):
             return []
-        words = [("llama-server", words[0][1] if words else line), *words]
+        server = "llama-server"
+        words = [(server, words[0][1] if words else line, Spelling(server)), *words]
     if "env_file" in members:
         notes.append("env_file is not read: its variables are not known")
-    texts, lines = zip(*words, strict=True)
+    texts, lines, source = zip(*words, strict=True)
+    listed = any(items(members.get(key)) for key in ("entrypoint", "command"))
     env = {key: _filled(value, notes) for key, value in _environment(members).items()}
     return [
         Written(
             words=texts, path=path, line=lines[0], lines=lines, env=env, name=name,
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(dict.fromkeys(notes)), source=source, places=tuple(range(len(words))),
+            unkept=("the words of a list are printed as one line",) if listed else (),
         )
     ]  # fmt: skip
 
 
-def _command(node: Node | None, path: str, notes: list[str]) -> list[tuple[str, int]]:
+def _command(node: Node | None, path: str, notes: list[str]) -> list[_Word]:
     """A command as a list or as a string that is split like a shell's."""
     listed = strings(node)
     if listed is not None:
-        return [(_filled(text, notes), line) for text, line in listed]
+        return [(_filled(text, notes), line, _on_a_line(text)) for text, line in listed]
     text = scalar(node)
     if node is None or not text:
         return []
     words = _shell_words(lines_of(node), path, first_line(node))
-    return [(_filled(word, notes), line) for word, line in words]
+    return [(_filled(word, notes), line, spelling) for word, line, spelling in words]
+
+
+def _on_a_line(text: str) -> Spelling:
+    """A member of a list. Compose fills in what is in single quotes too."""
+    return Spelling(text if _PLAIN.fullmatch(text) else shlex.quote(text))
 
 
 def _environment(members: Mapping[str, Node]) -> dict[str, str]:
@@ -137,20 +152,74 @@ def _model(name: str, node: Node, macros: Mapping[str, str], path: str) -> list[
     known = {**macros, **_macros(members.get("macros")), "MODEL_ID": name}
     env = dict(pair.split("=", 1) for pair, _ in strings(members.get("env")) or [] if "=" in pair)
     # A macro may hold lines of its own; the words it makes stand where its name does.
-    lines = [_expand(line, known, path).replace("\n", " ") for line in lines_of(command)]
-    found = shell.read(_continued(lines), path, first_line(command))
-    return [replace(written, env={**env, **written.env}, name=name) for written in found]
+    one_line = {name: re.sub(r"\\?\n", " ", value) for name, value in known.items()}
+    text, rounds = _expand(_continued(lines_of(command)), one_line, path)
+    found = shell.read(text, path, first_line(command))
+    return [
+        replace(
+            written, env={**env, **written.env}, name=name,
+            source=_unexpanded(written.source, text, rounds),
+        )
+        for written in found
+    ]  # fmt: skip
 
 
-def _expand(text: str, macros: Mapping[str, str], path: str) -> str:
+_Span = tuple[int, int, tuple[Spelling, ...]]
+_Round = tuple[str, list[tuple[int, int]]]
+"""A text, and for each character of what it became the stretch of it that made the character."""
+
+
+def _expand(text: str, macros: Mapping[str, str], path: str) -> tuple[str, list[_Round]]:
+    """The text with its macros filled in, and what it was before each round of that."""
+    rounds: list[_Round] = []
     for _ in range(DEEPEST):
-        expanded = _MACRO.sub(lambda match: macros.get(match[1], match[0]), text)
-        if len(expanded) > LONGEST_WORD:
+        pieces: list[tuple[str, int, int]] = []
+        at = 0
+        for match in _MACRO.finditer(text):
+            pieces += [(text[at : match.start()], at, at)]
+            pieces += [(macros.get(match[1], match[0]), *match.span())]
+            at = match.end()
+        pieces += [(text[at:], at, at)]
+        if sum(len(piece) for piece, _, _ in pieces) > LONGEST_WORD:
             raise too_large(path, "its macros fill in to more than any command holds")
+        expanded = "".join(piece for piece, _, _ in pieces)
         if expanded == text:
-            return text
+            return text, rounds
+        spots: list[tuple[int, int]] = []
+        for piece, start, end in pieces:
+            here = range(start, start + len(piece))
+            spots += [(start, end)] * len(piece) if end > start else [(i, i + 1) for i in here]
+        rounds.append((text, spots))
         text = expanded
     raise too_large(path, "its macros name each other without end")
+
+
+def _unexpanded(
+    source: Sequence[Spelling], text: str, rounds: Sequence[_Round]
+) -> tuple[Spelling, ...]:
+    """The source with the macros that made its words; as it is where it is from another text."""
+    if any(text[one.at : one.at + len(one.text)] != one.text for one in source):
+        return tuple(source)
+    spans: list[_Span] = [(one.at, one.at + len(one.text), (one,)) for one in source]
+    for before, spots in reversed(rounds):
+        merged: list[_Span] = []
+        for start, end, made in spans:
+            start, end = spots[start][0], spots[end - 1][1]
+            if merged and start < merged[-1][1]:  # one macro made both
+                start, _, others = merged.pop()
+                made = (*others, *made)
+            merged.append((start, end, made))
+        spans = [
+            (start, end, (_made_of(before[start:end], start, made),))
+            for start, end, made in merged
+        ]  # fmt: skip
+    return tuple(one for _, _, made in spans for one in made)
+
+
+def _made_of(text: str, at: int, parts: tuple[Spelling, ...]) -> Spelling:
+    if len(parts) == 1 and parts[0].text == text:
+        return replace(parts[0], at=at)
+    return Spelling(text, sum(part.count for part in parts), at, parts)
 
 
 def _continued(lines: Sequence[str]) -> str:
@@ -159,7 +228,12 @@ def _continued(lines: Sequence[str]) -> str:
     return " \\\n".join(line.rstrip().removesuffix("\\") for line in kept)
 
 
-def _shell_words(lines: Sequence[str], path: str, line: int) -> list[tuple[str, int]]:
+def _shell_words(lines: Sequence[str], path: str, line: int) -> list[_Word]:
     """The arguments of a server, split as a shell would, variables left as they are."""
     found = shell.read(f"llama-server {_continued(lines)}", path, line)
-    return list(zip(found[0].words[1:], found[0].lines[1:], strict=True)) if found else []
+    if not found:
+        return []
+    words, source = found[0].words, found[0].source
+    if any(one.count != 1 for one in source):
+        source = tuple(Spelling(shell.spelled(word)) for word in words)
+    return list(zip(words, found[0].lines, source, strict=True))[1:]
