@@ -13,6 +13,7 @@ from arriero.base.words import Component, Cost, Evidence, Kind, Method
 from arriero.record.documents import NOT_KEPT, Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, quote, wrap
+from arriero.report._trials import table
 from tests.examples import example_diagnosis, example_explanation
 from tests.report.variants import HOSTILE, diagnoses, explanations, verifications, with_
 
@@ -54,6 +55,22 @@ def test_a_diagnosis_fits_on_a_page(name: str, width: int) -> None:
     text = terminal.diagnosis(DIAGNOSES[name], width=width)
     assert len(text.splitlines()) <= terminal.LINES
     assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", DIAGNOSES)
+def test_no_figure_of_a_trial_is_cut(name: str, width: int) -> None:
+    doc = DIAGNOSES[name]
+    large = [with_(t, change={"-np": (8, 1024), "-c": (8, 1048576 + t.n)}) for t in doc.trials]
+    served = [with_(t, requests=with_(t.requests, sent=1000, ok=998)) for t in large]
+    for one in (doc, with_(doc, trials=tuple(large)), with_(doc, trials=tuple(served))):
+        trials = table(one)
+        lines = [block.lines[0] for block in terminal._trials(trials, width, 0) if block.row]
+        for row, line in zip(trials.rows, lines, strict=True):
+            assert cells(line.text) <= width
+            assert {*row.axes, *([row.served] if row.ready == "yes" else [])} <= {
+                *line.text.split()
+            }
 
 
 def test_a_command_longer_than_the_page_is_whole() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 NARROW: Final = 60
 """Screens below this get fewer columns and smaller gaps."""
+_FIGURE: Final = re.compile(r"\d")
 _COLOURS: Final = {"good": "1;32", "bad": "1;31", "open": "1;33", "head": "1", "dim": "2"}
 
 
@@ -92,12 +94,22 @@ def grid(
     right: Iterable[int] = (),
     last: int = 24,
 ) -> list[Line]:
-    """Columns as wide as their content; the last one gets ``last`` cells, or what is left."""
+    """Columns as wide as their content; the last one gets ``last`` cells, or what is left.
+
+    Where that is too wide, words are cut and figures are not.
+    """
     columns = natural(heads, rows)
     space = gap(width)
     last = min(columns[-1], last, width // 2)
-    while sum(columns[:-1]) + space * (len(columns) - 1) + last > width and max(columns[:-1]) > 4:
-        columns[columns.index(max(columns[:-1]))] -= 1
+    floors = [
+        max([min(column, 4), *(cells(row[at]) for row in rows if _FIGURE.search(row[at]))])
+        for at, column in enumerate(columns[:-1])
+    ]
+    while sum(columns[:-1]) + space * (len(columns) - 1) + last > width:
+        loose = [at for at, floor in enumerate(floors) if columns[at] > floor]
+        if not loose:
+            break
+        columns[max(loose, key=columns.__getitem__)] -= 1
     columns[-1] = max(1, width - sum(columns[:-1]) - space * (len(columns) - 1))
     ragged = set(right)
 
