@@ -55,13 +55,14 @@ class LoadPlan:
     that one long prompt should take, and at most twice that; ``timeout_s`` is how long one request
     may go without an answer. ``shared`` is how many tokens all prompts begin with, in front of the
     ones that are their own. ``image`` is the side in pixels of an image that is asked about before
-    all else; 0 is none.
+    all else; 0 is none. Two loads with different ``seed`` have no prompt in common.
     """
 
     prompts: int = 4
     min_requests: int = 0
     shared: int = 0
     image: int = 0
+    seed: int = 0
     long_prompt_s: float = 2.0
     timeout_s: float = 120.0
 
@@ -205,7 +206,11 @@ class _Load:
     alive: Callable[[], bool]
     answered: Callable[[int], Awaitable[None]]
     vocabulary: list[int] = field(default_factory=list)
-    seed: int = 0
+    sent: int = 0
+
+    @property
+    def _seed(self) -> str:
+        return f"{self.plan.seed} {self.sent}"
 
     @property
     def longest(self) -> int:
@@ -251,8 +256,8 @@ class _Load:
 
     def _prompt(self, tokens: int) -> list[int] | str:
         """A prompt unlike the ones before it, ``tokens`` long where the tokenizer is known."""
-        self.seed += 1
-        rng = random.Random(self.seed)
+        self.sent += 1
+        rng = random.Random(self._seed)
         if not self.vocabulary:
             words = _TEXT.split()
             return " ".join(rng.choice(words) for _ in range(max(1, tokens // 4)))
@@ -383,11 +388,11 @@ class _Load:
             path, body = "/embedding", {"content": prompt}
         elif mode is Mode.RERANK:
             words = _TEXT.split()
-            query = " ".join(random.Random(self.seed).choices(words, k=6))
+            query = " ".join(random.Random(self._seed).choices(words, k=6))
             path, body = "/v1/rerank", {"query": query, "documents": [_TEXT, query]}
         else:
             path = "/completion"
-            body = {"prompt": prompt, "n_predict": PREDICT, "seed": self.seed, "temperature": 0}
+            body = {"prompt": prompt, "n_predict": PREDICT, "seed": self.sent, "temperature": 0}
         return await self._post(path, body, len(prompt))
 
     async def _post(self, path: str, body: dict[str, Any], sent: int) -> Reply:
