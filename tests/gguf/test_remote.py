@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
+from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.gguf import Header, open_model, ranges, read_header, read_source
 from arriero.gguf.reader import LazyArray
@@ -168,9 +169,10 @@ DATA = small().build()
 ELSEWHERE = {"Content-Range": f"bytes 5-{len(DATA) - 1}/{len(DATA)}"}
 HERE = {"Content-Range": f"bytes 0-{len(DATA) - 1}/{len(DATA)}"}
 FAILURES: dict[str, tuple[Callable[[Handler], None], str]] = {
-    "401": (lambda h: h.answer(401), "answers 401: it asks for user and password"),
+    "401": (lambda h: h.answer(401), "answers 401: it does not take the user and password given"),
     "403": (lambda h: h.answer(403), "answers 403: not allowed"),
     "404": (lambda h: h.answer(404), "answers 404: there is no such file"),
+    "407": (lambda h: h.answer(407), "the proxy asks for user and password"),
     "410": (lambda h: h.answer(410), "answers 410: there is no such file"),
     "416": (lambda h: h.answer(416), "answers 416: it is empty"),
     "418": (lambda h: h.answer(418), "answers 418"),
@@ -182,6 +184,10 @@ FAILURES: dict[str, tuple[Callable[[Handler], None], str]] = {
     "elsewhere": (lambda h: h.answer(206, DATA[5:], ELSEWHERE), "another range than asked"),
     "no range": (lambda h: h.answer(206, DATA), "another range than asked"),
     "compressed": (lambda h: h.answer(206, DATA, HERE | {"Content-Encoding": "br"}), "compressed"),
+    "huge": (
+        lambda h: h.answer(206, DATA, {"Content-Range": f"bytes 0-{len(DATA) - 1}/{10**18}"}),
+        "claims 1000000000000000000 bytes: no model is that large",
+    ),
     "chunked": (chunked, "knows no ranges and tells no size"),
     "no HTTP": (nonsense, "is no HTTP"),
     "web page": (lambda h: h.answer(200, b"<!DOCTYPE html><p>Log in"), "it is a web page"),
@@ -206,6 +212,14 @@ def test_failures_are_one_line_that_helps_and_tells_no_secret(case: str, web: Si
     assert "s3cr3t" not in told
     assert "pa55word" not in told
     assert isinstance(caught.value, NotFoundError) == (case in ("404", "410"))
+
+
+def test_who_gives_no_password_is_told_where_in_words_that_no_redaction_changes(web: Site) -> None:
+    web.odd["/m.gguf"] = lambda h: h.answer(401)
+    with pytest.raises(ModelError, match="answers 401: it asks for user and password") as caught:
+        read(web.url("/m.gguf"))
+    assert "user:password@host" in caught.value.hint
+    assert Redactor().secrets(caught.value.hint) == caught.value.hint
 
 
 def test_nobody_listens() -> None:

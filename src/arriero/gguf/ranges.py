@@ -38,6 +38,8 @@ LATER_PART_BLOCK: Final = MIB // 8
 LARGEST_BLOCK: Final = 4 * MIB
 _MAX_BYTES: Final = 256 * MIB
 _MAX_REQUESTS: Final = 2048
+_LARGEST_FILE: Final = 1 << 44
+"""Far above any model, and the most that a file can have on many a disk."""
 _MAX_JSON: Final = 4 * MIB
 _MAX_REDIRECTS: Final = 5
 _CONNECT_SECONDS: Final = 15.0
@@ -264,10 +266,21 @@ class Client:
                     f"{says}: it is private or gated, or does not exist",
                     hint="set HF_TOKEN to a token that may read it, and accept its terms",
                 )
-            case 401 | 407:
+            case 401 if _origin(url) in self._credentials:
+                return ModelError(
+                    f"{says}: it does not take the user and password given",
+                    hint="check both; @, : and / in them are written %40, %3A and %2F",
+                )
+            case 407:
+                return ModelError(
+                    f"{name}: the proxy asks for user and password",
+                    hint="put both before the host in the proxy's variable, as user:password@host",
+                )
+            case 401:
                 return ModelError(
                     f"{says}: it asks for user and password",
-                    hint="give https://user:password@host/path/file.gguf",
+                    # Written as a whole address, they would be taken out as somebody's.
+                    hint="put both before the host in the address, as user:password@host",
                 )
             case 403:
                 return ModelError(
@@ -443,6 +456,8 @@ class RemoteSource:
             raise self._client.refusal(response.status, self.name, place)
         if headers.get("Content-Encoding", "identity") != "identity":
             raise self._wrong(f"{place.hostname} sends it compressed")
+        if size > _LARGEST_FILE:
+            raise self._wrong(f"{place.hostname} claims {size} bytes: no model is that large")
         version = (headers.get("ETag") or headers.get("Last-Modified") or "", size)
         if self._version not in (None, version):
             raise ModelError(f"{self.name}: the file changed while it was read", hint="try again")
