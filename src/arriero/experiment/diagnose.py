@@ -330,8 +330,9 @@ class Diagnoser:
         if case.limit is not None or case.as_given or needed is None or self._has_room(needed):
             return False
         self.notes.append(
-            f"{what} would take about {human(needed)} of the {human(case.host_free or 0)} that this"
-            " machine has free, with nothing to stop it: use --limit, --from-log or --as-given"
+            f"{what} would take about {human(needed)}; this machine has"
+            f" {human(case.host_free or 0)} free, and nothing would stop it: use --limit, --from-log"
+            " or --as-given"
         )
         self.not_tried.append(f"{what} (--as-given starts it all the same)")
         return True
