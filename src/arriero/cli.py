@@ -37,6 +37,8 @@ _SEPARATOR: Final = "--"
 _TAKES_COMMAND: Final = frozenset({"diagnose", "verify", "plan", "check"})
 _SERVERS: Final = frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan"})
 _SWITCHES: Final = frozenset({"--json", "--as-given", "--help"})
+_PRINTED: Final = frozenset({"-h", "--help", "--version"})
+"""What click itself answers on standard output."""
 _INTERRUPTED: Final = "interrupted; every process that was started has ended"
 _CLEAN_UP_SECONDS: Final = 2.0
 """A second signal within this time is the same wish to stop, not the wish to stop faster."""
@@ -45,6 +47,17 @@ _CLEAN_UP_SECONDS: Final = 2.0
 class _InterruptedError(ArrieroError):
     exit_code = 130
     default_id = "interrupted"
+
+
+class _OutputError(ArrieroError):
+    default_id = "output"
+
+    def __init__(self, error: OSError) -> None:
+        reason = error.strerror or error
+        super().__init__(
+            f"cannot write to standard output: {reason}",
+            hint="where does it go? is the disk full there?",
+        )
 
 
 class Session:
@@ -79,12 +92,23 @@ class Session:
             self.write(text().rstrip("\n").encode(sys.stdout.encoding, "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
-        """To standard output; a reader that has gone (``| head -1``) changes nothing else."""
+        """To standard output; a reader that has gone (``| head -1``) changes nothing else.
+
+        Raises:
+            _OutputError: It takes nothing.
+        """
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.drop()
+        except OSError as error:
+            self.drop()
+            raise _OutputError(error) from None
+
+    def drop(self) -> None:
+        """Let what is still to be written to standard output go nowhere."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def note(self, text: str) -> None:
         """One line beside the output."""
@@ -805,7 +829,7 @@ def _misused(error: click.ClickException, session: Session) -> UsageError:
 def _fail(error: ArrieroError, session: Session) -> int:
     """The one place where an error becomes text and a status."""
     message, hint = session.line(error.message), session.line(error.hint)
-    if session.json:
+    if session.json and not isinstance(error, _OutputError):
         from arriero.record import ErrorBody, ErrorDocument, encode
 
         body = ErrorBody(id=error.id, message=message, hint=hint)
@@ -836,6 +860,13 @@ def run(argv: list[str]) -> int:
     """Run one command and return its exit status."""
     session = _session(argv)
     try:
+        return _run(session)
+    except _OutputError as error:
+        return _fail(error, session)
+
+
+def _run(session: Session) -> int:
+    try:
         with cli.make_context("arriero", list(session.own), obj=session) as context:
             status = cli.invoke(context)
     except click.exceptions.Exit as done:  # --help, --version
@@ -854,6 +885,9 @@ def run(argv: list[str]) -> int:
         session.write(b"")  # what is still to be written goes nowhere
         return 0
     except OSError as error:
+        if not (error.filename or _PRINTED.isdisjoint(session.own)):
+            session.drop()
+            return _fail(_OutputError(error), session)
         where = f": {os.fsdecode(error.filename)}" if error.filename else ""
         return _fail(ArrieroError(f"{error.strerror or error}{where}", id="system"), session)
     except Exception as error:  # noqa: BLE001 - the one place that ends the program

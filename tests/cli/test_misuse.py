@@ -133,6 +133,23 @@ def test_arguments_after_two_dashes_belong_to_commands_that_take_no_command(plac
     assert place.run("explain", "--", "-odd.log").status == 0
 
 
+def test_a_home_that_is_a_file_is_no_empty_history(furnished: Place) -> None:
+    said = furnished.run("history", env={"ARRIERO_HOME": str(furnished.root / "small.log")})
+    assert (said.status, said.out) == (FAILURE, "")
+    assert "small.log: it is not a directory" in said.only_complaint()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    ["gotchas list", "gotchas list --json", "history no-such --json", "--help", "--version"],
+)
+def test_a_standard_output_that_takes_nothing_is_named(words: str, place: Place) -> None:
+    said = place.run(*words.split(), through=["sh", "-c", 'exec "$@" >/dev/full', "sh"])
+    assert said.status == FAILURE
+    assert "cannot write to standard output: No space left" in said.only_complaint()
+
+
 @pytest.mark.slow  # an engine gets a minute to answer
 def test_an_engine_that_hangs_is_given_up(place: Place, model: Path) -> None:
     script = place.root / "hanging"

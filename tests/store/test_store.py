@@ -153,6 +153,20 @@ def test_where_it_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert default_directory().name == "arriero"
 
 
+@pytest.mark.parametrize("home", ["file", "file/below"])
+def test_a_home_that_is_no_directory_is_told(home: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = Store(tmp_path / home)
+    for use in (
+        store.list,
+        lambda: store.get("x"),
+        lambda: store.save(example_diagnosis(), Redactor()),
+    ):
+        with pytest.raises(RecordError, match=r"file(: it)? is not a directory") as raised:
+            use()
+        assert "ARRIERO_HOME" in raised.value.hint
+
+
 def test_a_directory_with_odd_characters(tmp_path: Path) -> None:
     store = Store(tmp_path / "a b?c#d%20é")
     save(store, id="diag-1")

@@ -213,12 +213,14 @@ class Store:
     @contextmanager
     def _open(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection with the tables of today. Every trouble of SQLite leaves as RecordError."""
-        if not make and not self.path.exists():
-            raise NotFoundError(
-                "there are no records yet", hint="arriero diagnose makes one", id="no-record"
-            )
         try:
+            if not make and not self.path.exists():
+                _check_place(self.path.parent)
+                raise NotFoundError(
+                    "there are no records yet", hint="arriero diagnose makes one", id="no-record"
+                )
             if make:
+                _check_place(self.path.parent)
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             mode = "rwc" if make else "rw"
             # as_uri() also escapes ? and # in the path
@@ -247,6 +249,17 @@ class Store:
         except OSError as error:
             raise _told(error, self.path) from None
         return aside
+
+
+def _check_place(directory: Path) -> None:
+    """Refuse a directory that is, or would be in, something else."""
+    there = next(one for one in (directory, *directory.parents) if one.exists())
+    if not there.is_dir():
+        raise RecordError(
+            f"no history can be kept in {directory}:"
+            f" {'it' if there == directory else there} is not a directory",
+            hint="set ARRIERO_HOME to a directory",
+        )
 
 
 @contextmanager
