@@ -331,8 +331,8 @@ class Diagnoser:
             return False
         self.notes.append(
             f"{what} would take about {human(needed)}; this machine has"
-            f" {human(case.host_free or 0)} free, and nothing would stop it: use --limit, --from-log"
-            " or --as-given"
+            f" {human(case.host_free or 0)} free, and nothing would stop it:"
+            " use --limit, --from-log or --as-given"
         )
         self.not_tried.append(f"{what} (--as-given starts it all the same)")
         return True
@@ -351,7 +351,8 @@ class Diagnoser:
             return False
         limit = self.case.limit
         near = limit is not None and last.headroom is not None
-        at_limit = near and (last.headroom or 0) < (limit.bytes if limit else 0) // 16
+        size = min(limit.bytes, self.case.host_free or limit.bytes) if limit else 0
+        at_limit = near and (last.headroom or 0) < size // 16
         return at_limit or last.outcome is TrialOutcome.FAILED
 
     # ---- points, sizes, capacity -----------------------------------------------------------
@@ -406,7 +407,9 @@ class Diagnoser:
         """Where the caches grow: the limit that was set, or the host."""
         limit = self.case.limit
         if limit is not None:
-            return Account(limit.kind, None, limit.bytes)
+            # A limit of RAM gives no more of it than there is; address space is another thing.
+            most = self.case.host_free if limit.kind is LimitKind.CGROUP else None
+            return Account(limit.kind, None, min(limit.bytes, most or limit.bytes))
         return Account(None, None, self.case.host_free)
 
     def _footprint(self, *, serving: bool) -> Footprint | None:

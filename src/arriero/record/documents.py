@@ -211,7 +211,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Exit status of the engine, negative for a signal; null if Arriero ended it."""
     peak: Peak
     headroom: int | None
-    """Bytes left of the limit (or pool) at the peak."""
+    """Bytes left at the peak, of the limit or of the host's free memory, whichever is less."""
     requests: Requests
     steps: tuple[Step, ...] = ()
     skipped: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ class Bench:
     cwd: Path
     redactor: Redactor
     host_free: int | None = None
-    """Bytes free on the host before the first trial: what counts where no limit is set."""
+    """Bytes free on the host before the first trial: a limit above them gives no more."""
     device_memory: Callable[[], Mapping[str, int]] = dict
     patience: Patience = field(default_factory=Patience)
     on_libraries: Callable[[Path], None] = lambda _: None
@@ -432,12 +432,19 @@ def growth(samples: list[Sample]) -> int | None:
 
 
 def _headroom(limit: Limit | None, host_free: int | None, peak: Peak) -> int | None:
-    """What is left at the peak of the limit, else of the memory that the host had free."""
+    """What is left at the peak, of the limit or of the memory that the host had free: the less.
+
+    None where what was used of the limit, or without one of the host, is not known.
+    """
+    known = host_free is not None and peak.anonymous is not None
+    of_host = (host_free or 0) - (peak.anonymous or 0) if known else None
     if limit is None:
-        known = host_free is not None and peak.anonymous is not None
-        return (host_free or 0) - (peak.anonymous or 0) if known else None
+        return of_host
     used = peak.address_space if limit.kind is LimitKind.ADDRESS_SPACE else peak.cgroup
-    return None if used is None else limit.bytes - used
+    if used is None:
+        return None
+    left = limit.bytes - used
+    return left if of_host is None else min(left, of_host)
 
 
 def _checkpoint_bytes(marks: Mapping[str, Mark]) -> int | None:
