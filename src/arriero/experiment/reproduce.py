@@ -214,7 +214,8 @@ class Lab:
             requests=trial.requests,
             shows=shows,
         )
-        return evidence, failure is None or failure.evidence is Evidence.NAMED
+        named = failure is None or failure.evidence is Evidence.NAMED
+        return evidence, named and (trial.exit_status or 0) >= 0
 
     def _worker_limit(self, reproduction: Reproduction, run: Run, at: int) -> int | None:
         """Address space of a worker, if it is to have little: the control without limits tells."""
@@ -311,7 +312,10 @@ def matches(shows: Signature, trial: Trial, log: str) -> tuple[bool, str]:
     failure = trial.failure
     text = failure.text if failure else ""
     if shows.log is not None:
-        found = next((line for line in log.splitlines() if re.search(shows.log, line)), None)
+        lines = log.splitlines()
+        if trial.exit_status is not None:
+            lines.append(f"ended with {describe_status(trial.exit_status)}")
+        found = next((line for line in lines if re.search(shows.log, line)), None)
         if found is None:
             return False, ""
         text = found.strip()

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 from arriero.base.words import Component, Kind, TrialOutcome
-from arriero.command import Command, parse_command
+from arriero.command import Command
 from arriero.gguf import Shape
 from arriero.record import Edit
 
@@ -96,13 +96,13 @@ def apply_edit(edit: Edit, command: Command) -> Command:
     if edit.env:
         return command.with_environ(edit.flag, edit.value or "")
     if edit.rename is not None or edit.insert:
-        words: list[str] = []
-        at = {item.at for item in command.items if item.name == edit.flag}
-        for i, word in enumerate(command.words):
-            words.append(edit.rename if i in at and edit.rename else word)
-            if i in at and edit.insert and edit.value is not None:
-                words.append(edit.value)
-        return parse_command(words, command.flags, command.inherited)
+        for item in reversed(command.items):
+            if item.name == edit.flag:
+                inserted = [edit.value] if edit.insert and edit.value is not None else []
+                words = [edit.rename, *inserted] if edit.rename else inserted
+                start = item.at if edit.rename else item.at + 1
+                command = command.spliced(start, item.at + 1, words)
+        return command
     if edit.value is None:
         return command.without(edit.flag)
     return command.with_value(edit.flag, edit.value)
@@ -189,7 +189,8 @@ class Signature:
     exit_status: int | None = None
     """Negative for a signal."""
     log: str | None = None
-    """A regular expression that some line of the log matches."""
+    """A regular expression that a line of the log matches, or ``ended with SIGSEGV``: an engine may
+    die without a line."""
     effective: Mapping[str, int | bool] = field(default_factory=dict)
     """Values the engine says it runs with, such as ``n_ctx_seq``."""
 
