@@ -13,7 +13,7 @@ from arriero.base.errors import UsageError
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.command.inputs import command_behind, read_commands
 from arriero.command.inputs.model import Written
-from arriero.command.spelling import placed, respelled
+from arriero.command.spelling import respelled
 
 FLAGS = builtin_flags(10434)
 Edit = Callable[[Command], Command]
@@ -22,7 +22,7 @@ Edit = Callable[[Command], Command]
 def again(
     written: Written | None, edit: Edit, words: tuple[str, ...] = ()
 ) -> tuple[str, tuple[str, ...]]:
-    given = placed(written.words if written else words)
+    given = written.words if written else words
     command = parse_command(given, FLAGS, written.env if written else {})
     spelled, notes = respelled(edit(command), written, lambda text: text)
     return " ".join(spelled), notes
@@ -196,23 +196,48 @@ def test_words_without_a_file_are_quoted_for_a_shell() -> None:
     assert again(None, context, words) == ("A='b c' llama-server -m 'a b' -c 65536", ())
 
 
-@given(st.lists(st.sampled_from(
-    ["-m", "x", '"$Y"', "${Z:-1 2}", "'a b'", '"${ARGS[@]}"', "$OPTS", "${OPTS}x", "$(f)", '"$@"',
-     ">log", "2>&1", '""', "\\\n", "a\\ b", "-c", "-np", "3"]
-)))  # fmt: skip
+PARTS = [
+    "-m", "x", '"$Y"', "${Z:-1 2}", "'a b'", '"${ARGS[@]}"', "$OPTS", "${OPTS}x", "$(f)", '"$@"',
+    ">log", "2>&1", '""', "\\\n", "a\\ b", "-c", "-np", "3",
+]  # fmt: skip
+
+
+def parsed(path: Path, line: str) -> tuple[Written, Command] | None:
+    """Null where a word is one that no command may have."""
+    path.write_text(f"{SCRIPT}{line}\n")
+    (found,) = read_commands(path, FLAGS)
+    try:
+        return found, parse_command(found.words, FLAGS, {})
+    except UsageError:
+        return None
+
+
+@given(st.lists(st.sampled_from(PARTS)))
 def test_a_command_that_nothing_changes_is_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "same.sh"
-    path.write_text(f"{SCRIPT}llama-server {' '.join(parts)}\n")
-    (found,) = read_commands(path, FLAGS)
-    given = placed(found.words)
-    # An empty word or one that only a shell understands is refused when it is parsed.
-    try:
-        command = parse_command(given, FLAGS, {})
-    except UsageError:
-        return
-    spelled, notes = respelled(command, found, lambda text: text)
-    line = " ".join(spelled).split()
-    assert line == " ".join(["llama-server", *(p for p in parts if p != "\\\n")]).split()
-    assert notes == ()
+    if (read := parsed(path, f"llama-server {' '.join(parts)}")) is not None:
+        spelled, notes = respelled(read[1], read[0], lambda text: text)
+        line = ["llama-server", *(part for part in parts if part != "\\\n")]
+        assert " ".join(spelled).split() == " ".join(line).split()
+        assert notes == ()
+
+
+@given(
+    st.lists(st.sampled_from(PARTS)),
+    st.sampled_from([context, variable, lambda c: c.without("-np"), lambda c: c.without("-m")]),
+)
+def test_what_is_printed_is_read_as_the_changed_command(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str], edit: Edit
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "changed.sh"
+    if (read := parsed(path, f"llama-server {' '.join(parts)}")) is not None:
+        try:
+            changed = edit(read[1])
+        except UsageError:
+            return
+        spelled, _ = respelled(changed, read[0], lambda text: text)
+        again = parsed(path, " ".join(spelled))
+        assert again is not None
+        assert again[1].words == changed.words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -82,6 +82,8 @@ class Command:
     """The environment that Arriero itself was started with."""
     prefix: Prefix
     items: tuple[Item, ...]
+    origins: tuple[int | None, ...] = field(compare=False)
+    """For each word its position in the command as it was before any change; null for a new one."""
 
     def __repr__(self) -> str:
         # What a traceback or a failing test prints must hold no secret either.
@@ -228,7 +230,7 @@ class Command:
             raise UsageError(f"{name} takes {flag.arity} values, not {value!r}")
         items = self._items_of(name)
         if items and not last:
-            return self._spliced(items[-1].at + 1, items[-1].end, values)
+            return self.spliced(items[-1].at + 1, items[-1].end, values)
         return self._appended([name, *values])
 
     def with_switch(self, name: str, on: bool) -> Command:
@@ -244,7 +246,7 @@ class Command:
         drop = {at for item in self._items_of(name) for at in range(item.at, item.end)}
         variables = (flag.env, flag.env_off) if flag else ()
         drop |= {at for at in self.prefix.assigned if self.words[at].partition("=")[0] in variables}
-        return self._reparsed([word for at, word in enumerate(self.words) if at not in drop])
+        return self._picked([at for at in range(len(self.words)) if at not in drop])
 
     def with_environ(self, name: str, value: str) -> Command:
         """The same command with one variable set: in place, or as a new word in front.
@@ -255,19 +257,25 @@ class Command:
         word = f"{name}={value}"
         places = [at for at in self.prefix.assigned if self.words[at].partition("=")[0] == name]
         if places:
-            return self._spliced(places[-1], places[-1] + 1, [word])
-        changed = self._spliced(0, 0, [word])
+            return self.spliced(places[-1], places[-1] + 1, [word])
+        changed = self.spliced(0, 0, [word])
         if changed.environ.get(name) == value:
             return changed
-        return self._spliced(self.prefix.length, self.prefix.length, ["env", word])
+        return self.spliced(self.prefix.length, self.prefix.length, ["env", word])
+
+    def spliced(self, start: int, end: int, words: Sequence[str]) -> Command:
+        """The same command with other words at the positions from ``start`` to before ``end``."""
+        changed = (*self.words[:start], *words, *self.words[end:])
+        origins = (*self.origins[:start], *[None] * len(words), *self.origins[end:])
+        return _parse(changed, self.flags, self.inherited, origins)
 
     def with_program(self, program: str) -> Command:
         """The same command for another engine binary."""
-        return self._spliced(self.prefix.length, self.prefix.length + 1, [program])
+        return self.spliced(self.prefix.length, self.prefix.length + 1, [program])
 
     def with_flags(self, flags: FlagTable) -> Command:
         """The same words, read with the flags of another engine."""
-        return _parse(self.words, flags, self.inherited)
+        return _parse(self.words, flags, self.inherited, self.origins)
 
     def model_source(self) -> tuple[ModelSource, str | None]:
         """Where the model comes from and the file, address or repository as typed.
@@ -369,7 +377,7 @@ class Command:
             return self.without(name)
         spelling = name if (normalise(name) in flag.negatives) is not on else _opposite(flag, name)
         if items and not last:
-            return self._spliced(items[-1].at, items[-1].end, [spelling])
+            return self.spliced(items[-1].at, items[-1].end, [spelling])
         return self._appended([spelling])
 
     def _appended(self, words: list[str]) -> Command:
@@ -379,13 +387,12 @@ class Command:
             if item.complete:
                 break
             at = item.at
-        return self._spliced(at, at, words)
+        return self.spliced(at, at, words)
 
-    def _spliced(self, start: int, end: int, words: Sequence[str]) -> Command:
-        return self._reparsed([*self.words[:start], *words, *self.words[end:]])
-
-    def _reparsed(self, words: Sequence[str]) -> Command:
-        return _parse(tuple(words), self.flags, self.inherited)
+    def _picked(self, places: Sequence[int]) -> Command:
+        words = tuple(self.words[at] for at in places)
+        origins = tuple(self.origins[at] for at in places)
+        return _parse(words, self.flags, self.inherited, origins)
 
 
 def _is_secret(flag: Flag) -> bool:
@@ -415,10 +422,17 @@ def parse_command(words: Sequence[str], flags: FlagTable, environ: Mapping[str, 
     return _parse(tuple(words), flags, environ)
 
 
-def _parse(words: tuple[str, ...], flags: FlagTable, environ: Mapping[str, str]) -> Command:
+def _parse(
+    words: tuple[str, ...],
+    flags: FlagTable,
+    environ: Mapping[str, str],
+    origins: tuple[int | None, ...] | None = None,
+) -> Command:
     prefix = read_prefix(words, environ)
     items = tuple(_items(words, prefix.length + 1, flags))
-    return Command(words, flags, environ, prefix, items)
+    if origins is None:
+        origins = tuple(range(len(words)))
+    return Command(words, flags, environ, prefix, items, origins)
 
 
 def _items(words: tuple[str, ...], at: int, flags: FlagTable) -> Iterator[Item]:

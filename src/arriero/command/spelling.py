@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -20,23 +20,6 @@ _EXPANSION: Final = re.compile(
 )
 
 
-class Placed(str):
-    """A word as the user gave it, with its position. Edits of a command keep it, so that it is
-    told from a new word of the same text."""
-
-    at: int
-
-    def __new__(cls, word: str, at: int) -> Placed:
-        made = super().__new__(cls, word)
-        made.at = at
-        return made
-
-
-def placed(words: Sequence[str]) -> tuple[Placed, ...]:
-    """The words of a command that is to be edited and spelled again."""
-    return tuple(Placed(word, at) for at, word in enumerate(words))
-
-
 def respelled(
     command: Command, written: Written | None, scrub: Callable[[str], str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -46,7 +29,7 @@ def respelled(
     the server) stays where it is.
 
     Args:
-        command: With the words of :func:`placed`, edited or not.
+        command: As it was made of the words of ``written``, or with changes.
         written: Where they come from; without a line of its own it is quoted for a shell.
         scrub: Takes secrets out of a text of the file.
 
@@ -63,15 +46,15 @@ def respelled(
     again = _Again(frozenset(places), lambda text: scrub(_masked(text, command.secrets())))
     first: list[str] = []
     new = first
-    for word, plain, shown in zip(command.words, safe, quoted, strict=True):
-        if isinstance(word, Placed):
-            place = places[word.at]
-            again.kept[place] = shown
-            if plain != word:
-                again.secret.add(place)
-            new = again.after.setdefault(place, [])
-        else:
-            new.append(shown)
+    for at, origin in enumerate(command.origins):
+        if origin is None:
+            new.append(quoted[at])
+            continue
+        place = places[origin]
+        again.kept[place] = quoted[at]
+        if safe[at] != command.words[at]:
+            again.secret.add(place)
+        new = again.after.setdefault(place, [])
     if written.contained:
         first = [part for word in first for part in ("-e", word)]
     elif first and places[0] > 0:

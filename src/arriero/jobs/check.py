@@ -20,7 +20,7 @@ from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
-from arriero.command.spelling import placed, respelled
+from arriero.command.spelling import respelled
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
 from arriero.gotchas.verdicts import on
@@ -155,7 +155,7 @@ class _Checking:
     def check(self, source: _Source) -> Check:
         notes = list(source.notes)
         flags = builtin_flags(self.options.assume_build)
-        command = parse_command(placed(source.words), flags, source.environ)
+        command = parse_command(source.words, flags, source.environ)
         engine = self._engine(command, source, notes)
         if engine is not None:
             command = command.with_flags(engine.flags)
