@@ -192,7 +192,8 @@ class Diagnoser:
             self.launches += 1
             self.case.on_step(*_step(purpose, attempt))
             trial = run_trial(spec, self._bench())
-            cut = trial.outcome is not TrialOutcome.SERVED and self._seconds_left <= 0
+            failure = trial.failure
+            cut = self._seconds_left <= 0 and failure is not None and failure.kind is Kind.HANG
             moved = "cut off: --max-time was over" if cut else self._moved(trial, command)
             if moved:
                 trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
