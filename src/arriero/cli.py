@@ -84,6 +84,11 @@ class Session:
         """The document as JSON, or its text for people."""
         if self._store is not None and self._store.moved_aside is not None:
             self.note(f"the history was damaged: it is now {self._store.moved_aside}")
+        if self._store is not None and self._store.open_to_others is not None:
+            import shlex
+
+            place = self._store.open_to_others
+            self.note(f"others can read the directory {place}: chmod 700 {shlex.quote(str(place))}")
         if self.json:
             from arriero.record import encode
 

@@ -105,3 +105,31 @@ def test_a_redirect_to_itself_ends(tmp_path: Path) -> None:
     with answering({}, status=302) as url:
         error = refused(url, tmp_path)
     assert error.message.endswith(": it redirects without end")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://ana:pw-7f3@127.0.0.1:1/?api_key=pw-7f3",
+        "ana:pw-7f3@127.0.0.1:1",
+        "http://ana:pw-7f3/x?y#z@127.0.0.1:1/",
+        "htp://ana:pw-7f3@127.0.0.1",
+        "http://127.0.0.1:1/?k=pw-7f3#pw-7f3",
+        "http://ana:pw-7f3@127.0.0.1:99999999/#pw-7f3",
+    ],
+)
+def test_an_address_is_told_without_user_and_password(url: str, tmp_path: Path) -> None:
+    assert "pw-7f3" not in str(refused(url, tmp_path))
+
+
+def test_the_target_of_a_record_has_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("arriero.jobs.verify._load", interrupted)
+    store = Store(tmp_path)
+    found = verify_url("http://ana:pw-7f3@127.0.0.1:1/v1?api_key=pw-7f3", Options(), store=store)
+    assert found.target == "http://***@127.0.0.1:1/v1"
+    assert store.newest() == found

@@ -435,3 +435,22 @@ def test_threads_begin_one_history_at_once(store: Store) -> None:
         thread.join()
     assert failed == []
     assert len(store.list()) == 8
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+def test_the_history_is_for_its_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = Store(tmp_path / "home")
+        save(store)
+        assert store.path.stat().st_mode & 0o777 == 0o600
+        assert store.path.parent.stat().st_mode & 0o777 == 0o700
+        assert store.open_to_others is None
+        store.path.chmod(0o644)  # as earlier versions left it
+        save(store)
+        assert store.path.stat().st_mode & 0o777 == 0o600
+        store.path.parent.chmod(0o755)
+        save(store)
+        assert store.open_to_others == store.path.parent
+    finally:
+        os.umask(before)

@@ -147,7 +147,9 @@ def write(directory: Path, verdicts: Sequence[GotchaVerdict]) -> tuple[Path, ...
     for verdict in verdicts:
         check_verdict(verdict)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # The directory around it may hold the history too, which is for its user alone.
+        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(exist_ok=True)
     except OSError as error:
         raise RecordError(f"cannot make {directory}: {error.strerror}") from None
     before = own(directory)

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from arriero.base.errors import NotFoundError, UsageError
+from arriero.base.redact import Redactor
 from arriero.logs import overall, read_log
 from arriero.logs.model import Reading
 from arriero.record import Explanation
@@ -70,13 +71,14 @@ def explain_chunks(chunks: Iterable[bytes], source: str) -> Explanation:
     """Explain a log given as pieces of bytes.
 
     A router's log has one explanation for each child under ``children``; what decides is on top.
+    Secrets are taken out of what it quotes.
     """
     readings = read_log(chunks)
-    top = _explanation(overall(readings), source)
-    if len(readings) == 1:
-        return top
-    children = tuple(_explanation(reading, source) for reading in readings if reading.child)
-    return msgspec.structs.replace(top, children=children)
+    found = _explanation(overall(readings), source)
+    if len(readings) > 1:
+        children = tuple(_explanation(reading, source) for reading in readings if reading.child)
+        found = msgspec.structs.replace(found, children=children)
+    return Redactor().scrub(found)
 
 
 class _Chunks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,6 +130,7 @@ def verify_url(url: str, options: Options, *, store: Store) -> Verification:
     """
     started = time.monotonic()
     server = _server_at(url, options.api_key)
+    url = _without_login(url)
     redactor = Redactor(secrets={options.api_key} if options.api_key else set())
     try:
         result = asyncio.run(_load(server, options))
@@ -180,7 +182,9 @@ def _interrupted(target: str, started: float, baseline: Baseline | None) -> Veri
 
 
 def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verification:
-    """The verification, saved if that can be done: a full disk must not cost the answer."""
+    """The verification without secrets, saved if that can be done: a full disk must not cost the
+    answer."""
+    verification = redactor.scrub(verification)
     try:
         store.save(verification, redactor)
     except RecordError as error:
@@ -196,7 +200,8 @@ def _server_at(url: str, api_key: str | None) -> Serving:
     except ValueError:
         port = -1
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1:
-        raise UsageError(f"not an address: {url}", hint="write it like http://127.0.0.1:8080")
+        told = _without_login(url)
+        raise UsageError(f"not an address: {told}", hint="write it like http://127.0.0.1:8080")
     return Serving(
         host=parts.hostname,
         port=port or (443 if parts.scheme == "https" else 80),
@@ -209,6 +214,14 @@ def _server_at(url: str, api_key: str | None) -> Serving:
         metrics=False,
         slots=True,
     )
+
+
+def _without_login(url: str) -> str:
+    """An address without user, password, query and fragment, however broken it is."""
+    scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
+    if "@" in rest:
+        rest = f"***@{rest.rpartition('@')[2]}"
+    return scheme + slashes + re.split(r"[?#]", rest, maxsplit=1)[0]
 
 
 def _reason(error: Exception) -> str:

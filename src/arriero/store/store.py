@@ -9,9 +9,12 @@ no more.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import sqlite3
+import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -97,6 +100,8 @@ class Store:
         self.path: Path = (directory or default_directory()) / _FILE
         self.moved_aside: Path | None = None
         """A damaged history that ``save`` found and put aside, to be told to the user."""
+        self.open_to_others: Path | None = None
+        """The directory, if ``save`` found that others can look into it, to be told to the user."""
 
     def save(self, document: msgspec.Struct, redactor: Redactor) -> HistoryEntry:
         """Add a record, or replace the one with its ID. Secrets are taken out here, always.
@@ -222,6 +227,7 @@ class Store:
             if make:
                 _check_place(self.path.parent)
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._keep_private()
             mode = "rwc" if make else "rw"
             # as_uri() also escapes ? and # in the path
             with closing(
@@ -236,6 +242,25 @@ class Store:
                 yield database
         except (sqlite3.Error, OSError) as error:
             raise _told(error, self.path) from None
+
+    def _keep_private(self) -> None:
+        """Commands, paths and logs of a user are for nobody else to read on a shared machine.
+
+        SQLite gives its journal the mode of the file.
+        """
+        if sys.platform == "win32":
+            return
+        with suppress(FileExistsError):
+            # Not opened: closing it would release the locks that another thread has on it.
+            if sys.platform == "linux":
+                os.mknod(self.path, stat.S_IFREG | 0o600)
+            else:
+                self.path.touch(0o600, exist_ok=False)
+        held = self.path.stat()
+        if held.st_mode & 0o077 and held.st_uid == os.geteuid():
+            self.path.chmod(0o600)
+        if self.path.parent.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            self.open_to_others = self.path.parent
 
     def _put_aside(self) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
