@@ -41,6 +41,11 @@ def test_messages_mean_what_the_source_says(case: dict[str, Any]) -> None:
                 assert getattr(failure, name) == want, name
         if "mib" in case:
             assert failure.bytes == round(case["mib"] * MIB)
+        if "needs" in case:
+            assert failure.cpu is not None
+            assert (list(failure.cpu.needs), failure.cpu.lacks) == (case["needs"], None)
+        else:
+            assert failure.cpu is None
         if "not_this" in case:
             assert list(failure.not_this) == case["not_this"]
     for name in ("outcome", "era"):

@@ -21,7 +21,7 @@ CONTRACT = {
     "explanation": "schema source era child engine outcome failure secondary buffers notices",
     "explanation.engine": "build commit version",
     "explanation.failure": "kind component device bytes buffer_bytes phase fatal line text "
-    "not_this evidence",
+    "not_this evidence cpu",
     "explanation.buffers": "component device bytes line role",
     "explanation.notices": "id line text",
     "diagnosis": "schema baseline trials verdict boundary slopes recommendation launches seconds",

@@ -7,11 +7,23 @@ import msgspec
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Role
 
 
+class Cpu(msgspec.Struct, frozen=True, kw_only=True):
+    """What a binary that ended at an instruction its CPU does not have was compiled for.
+
+    Features have the engine's own names (``AVX512_BF16``). ``needs`` is empty where nothing says what
+    it was compiled for, ``lacks`` null where the CPU is not known: a log does not show it.
+    """
+
+    needs: tuple[str, ...] = ()
+    lacks: tuple[str, ...] | None = None
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """One failure, named by the contract.
 
     ``bytes`` is what the failing message says; ``buffer_bytes`` the whole buffer when the message
-    names only a chunk of it and the log lets one know. ``line`` counts from 1.
+    names only a chunk of it and the log lets one know. ``line`` counts from 1. ``cpu`` is null unless
+    it was a binary for another CPU.
     """
 
     kind: Kind
@@ -25,6 +37,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     not_this: tuple[str, ...] = ()
     evidence: Evidence = Evidence.NAMED
+    cpu: Cpu | None = None
 
 
 class Buffer(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ which a death is a consequence."""
 
 RUNTIME: Final = (Phase.WARMUP, Phase.SERVING)
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
+ASSERTS: Final = ("assert", "ggml_abort", "abort_text", "abort_place", "abort_frame")
+"""Rules of deaths by the engine's own hand."""
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
@@ -34,7 +36,17 @@ _ECHO = re.compile(
     r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
 )
 _OURS: Final = re.compile(r"(?i)llama|ggml|rpc|server|main|kobold|python|studio|jan\b|local-?ai")
+_NO_FEATURES: Final = frozenset(("LLAMAFILE", "ACCELERATE", "OPENMP", "KLEIDIAI", "REPACK", "BLAS"))
+"""What ``system_info`` tells beside features of the CPU."""
 _ROLES: Final = {"draft": Role.DRAFT, "mmproj": Role.MMPROJ, "main": Role.MAIN}
+
+
+def features_in(text: str) -> tuple[str, ...]:
+    """Features of the CPU that a ``system_info`` line says the engine was compiled with."""
+    _, named, of_cpu = text.partition("CPU : ")  # other backends' come before, where any are named
+    told = (of_cpu if named else text.partition(" | ")[2]).split(" | ")
+    pairs = (item.strip(" |").partition(" = ") for item in told)
+    return tuple(name for name, _, value in pairs if value == "1" and name not in _NO_FEATURES)
 
 
 def bytes_of(mib: str) -> int:
@@ -115,6 +127,8 @@ class Start:
     seen: set[Component] = field(default_factory=set)
     """Components of which a size line was printed."""
     begun: set[str] = field(default_factory=set)
+    features: tuple[str, ...] = ()
+    """Features of a CPU that the engine says it was compiled with."""
     frames: dict[str, int] = field(default_factory=dict)
     """Telling lines of backtraces, and where they were last."""
     phase: Phase | None = None
@@ -474,10 +488,7 @@ class Story:
         if victim is not None and not _OURS.search(victim):
             return  # the kernel's log is about every process of the machine
         kind = event.rule.kind or Kind.CRASH
-        same = bool(deaths) and line.number - deaths[-1].last <= FAR
-        # a death of an inferred kind goes on as a crash
-        if same and (kind is deaths[-1].kind or (deaths[-1].inferred and kind is Kind.CRASH)):
-            deaths[-1].last = line.number
+        if deaths and line.number - deaths[-1].last <= FAR and _same_death(deaths[-1], event, line):
             return
         if len(deaths) >= KEEP:
             self.start.capped = True
@@ -709,6 +720,8 @@ class Story:
             self._next_start()
         self.start.begun.add(event.rule.id)
         self._progress(line)
+        if event.rule.id == "system_info":
+            self.start.features = features_in(line.text)
         if "verbosity" in facts:
             self.start.verbosity = (int(facts["verbosity"]), line)
         if "build" in facts:
@@ -728,6 +741,23 @@ def _size_in(facts: dict[str, str]) -> tuple[int | None, bool]:
     if "mib" in facts:
         return bytes_of(facts["mib"]), False
     return None, False
+
+
+def _same_death(death: Cause, event: Event, line: Line) -> bool:
+    """Whether a further line tells of the same death; what says more of it is taken."""
+    kind = event.rule.kind or Kind.CRASH
+    classed = (Kind.ENVIRONMENT, Kind.MODEL, Kind.BACKEND)
+    if kind in classed and death.kind is Kind.CRASH:
+        if death.rule not in ASSERTS:
+            death.kind, death.rule = kind, event.rule.id
+            death.component = event.rule.component or death.component
+            death.name(line)
+    elif kind is not death.kind and not (
+        kind is Kind.CRASH and (death.inferred or death.kind in classed)
+    ):
+        return False
+    death.last = line.number
+    return True
 
 
 def _place(cause: Cause, frame: str) -> None:

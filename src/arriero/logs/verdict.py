@@ -9,11 +9,23 @@ from typing import Final
 
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Role
 from arriero.logs.grammar import STAMP_ERA
-from arriero.logs.model import Effective, Failure, Notice, Reading
-from arriero.logs.story import FAR, KEEP, MEMORY, MIB, MILD, NEAR, RUNTIME, Cause, Start, Story
+from arriero.logs.model import Cpu, Effective, Failure, Notice, Reading
+from arriero.logs.story import (
+    ASSERTS,
+    FAR,
+    KEEP,
+    MEMORY,
+    MIB,
+    MILD,
+    NEAR,
+    RUNTIME,
+    Cause,
+    Start,
+    Story,
+)
 
 _DEADLY: Final = (4, 6, 7, 8, 9, 11)
-_ASSERTS: Final = ("assert", "ggml_abort", "abort_text", "abort_place", "abort_frame")
+_SIGILL: Final = 4
 _SIGKILL: Final = 9
 _GROWN: Final = 1024 * MIB
 """Saved state from which on a kill is put down to its growth."""
@@ -134,17 +146,18 @@ def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list
     if signal not in _DEADLY or start.deaths:
         return []
     saving = story.last.number - start.saving_line <= NEAR
+    kinds = {_SIGKILL: Kind.KILLED, _SIGILL: Kind.ENVIRONMENT}
     return [
         Cause(
-            Kind.KILLED if signal == _SIGKILL else Kind.CRASH,
-            "exit_status",
+            kinds.get(signal, Kind.CRASH),
+            "illegal" if signal == _SIGILL else "exit_status",
             story.last.number,
             story.last.text or f"ended by signal {signal}",
             story.last.number,
-            component=Component.PROMPT_CACHE if saving and signal != _SIGKILL else None,
+            component=Component.PROMPT_CACHE if saving and signal not in kinds else None,
             phase=Phase.FIT if start.probing else start.phase,
             fatal=True,
-            inferred=True,
+            inferred=signal != _SIGILL,
         )
     ]
 
@@ -161,7 +174,7 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
         of_prompts = start.saved >= start.checkpoints
         death.size = max(start.saved, start.checkpoints)
         death.component = Component.PROMPT_CACHE if of_prompts else Component.CHECKPOINTS
-    elif death.kind is Kind.CRASH and start.worker and death.rule in _ASSERTS:
+    elif death.kind is Kind.CRASH and start.worker and death.rule in ASSERTS:
         death.kind = Kind.RPC  # a worker does nothing but what a client asks
     elif death.kind is Kind.CRASH and death.component and story.uses_rpc:
         death.kind, death.inferred = Kind.RPC, True
@@ -224,6 +237,7 @@ def _finish(
         text=cause.text,
         not_this=_not_this(start, cause.kind, component, phase),
         evidence=Evidence.INFERRED if inferred else Evidence.NAMED,
+        cpu=Cpu(needs=start.features) if cause.rule.startswith("illegal") else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from arriero.base.sizes import KIB, human
 from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
-from arriero.logs.model import EngineTag, Failure, Notice
+from arriero.logs.model import Cpu, EngineTag, Failure, Notice
 from arriero.record.documents import Baseline, EngineRecord, LimitRecord, ModelRecord, Plan, Trial
 from arriero.report._text import printable
 
@@ -197,6 +197,8 @@ def what_failed(failure: Failure) -> str:
             return "the engine refuses this combination of options"
         case Kind.MODEL:
             return "the model file cannot be loaded"
+        case Kind.ENVIRONMENT if failure.cpu is not None:
+            return f"the engine was compiled for another CPU: {_for_cpu(failure.cpu)}"
         case Kind.ENVIRONMENT:
             return f"a port, permission, library or limit of the machine{during}"
         case Kind.KILLED:
@@ -208,6 +210,13 @@ def what_failed(failure: Failure) -> str:
             return f"alive, but no progress{during}"
         case Kind.CRASH:
             return f"crashed{during}; no cause is named"
+
+
+def _for_cpu(cpu: Cpu) -> str:
+    if cpu.lacks:
+        return f"this one lacks {printable(listed(cpu.lacks))}"
+    built = f" (compiled with {printable(', '.join(cpu.needs))})" if cpu.needs else ""
+    return f"it met an instruction that this one does not have{built}"
 
 
 def failure_short(kind: Kind, component: Component | None) -> str:
