@@ -10,8 +10,8 @@ from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Rol
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     """What a binary that ended at an instruction its CPU does not have was compiled for.
 
-    Features have the engine's own names (``AVX512_BF16``). ``needs`` is empty where nothing says what
-    it was compiled for, ``lacks`` null where the CPU is not known: a log does not show it.
+    Features have the engine's own names (``AVX512_BF16``). ``needs`` is empty where nothing says
+    what it was compiled for, ``lacks`` null where the CPU is not known: a log does not show it.
     """
 
     needs: tuple[str, ...] = ()
@@ -22,8 +22,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """One failure, named by the contract.
 
     ``bytes`` is what the failing message says; ``buffer_bytes`` the whole buffer when the message
-    names only a chunk of it and the log lets one know. ``line`` counts from 1. ``cpu`` is null unless
-    it was a binary for another CPU.
+    names only a chunk of it and the log lets one know. ``line`` counts from 1. ``cpu`` is null
+    unless it was a binary for another CPU.
     """
 
     kind: Kind
