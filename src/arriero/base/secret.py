@@ -19,8 +19,9 @@ SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
 _KEY_FILE_CEILING: Final = 1 << 16
 NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
 _FLAG: Final = (
-    r"(?:-hft|--(?:[a-z0-9]{1,20}-){0,4}"
-    r"(?:api-?keys?|token|password|passwd|passphrase|secret|credentials?))"
+    r"(?:-hft|(?i:--(?:[a-z0-9]{1,20}[_-]){0,4}(?:api[_-]?keys?"
+    r"|(?:auth|access|private|secret|signing|encryption|ts)[_-]?key"
+    r"|token|passw(?:or)?d|passphrase|pass|pwd|pw|secret|credentials?|creds|auth|bearer|cookie)))"
 )
 _NAME: Final = (
     r"api[_-]?keys?|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access)?[_-]?key)?|passw(?:or)?d"
@@ -29,7 +30,9 @@ _NAME: Final = (
 )
 SECRET_FLAG: Final = pattern(_FLAG + r"\Z")
 SECRET_NAME: Final = pattern(
-    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat))\Z", re.IGNORECASE
+    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat|pwd?|auth|creds?)"
+    r"(?:_(?:read|write|r[ow]|v?\d{1,3}|prod|dev|test))?)\Z",
+    re.IGNORECASE,
 )
 # A word may also begin right after an ANSI colour or an escaped newline inside a JSON string.
 _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=[;\[]\d\d\dm)|(?<=\\[nrt]))"
@@ -43,7 +46,13 @@ _TOKEN: Final = pattern(
     r"|AIza[A-Za-z0-9_-]{30,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
     r"|hooks\.slack\.com/services/[A-Za-z0-9/]{10,}"
     r"|eyJ[A-Za-z0-9_-]{12,}(?:\.[A-Za-z0-9_-]*){0,4}"
-    rf"|{_START}sk-[A-Za-z0-9_-]{{16,}}"
+    r"|(?:npm|gsk|r8|whsec)_[A-Za-z0-9]{16,}|[srp]k_(?:live|test)_[A-Za-z0-9]{10,}"
+    r"|dop_v1_[0-9a-f]{32,}|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{16,}|dckr_pat_[A-Za-z0-9_-]{16,}"
+    r"|pypi-AgE[A-Za-z0-9_-]{16,}|(?:nvapi|tskey|pplx|xai|xapp)-[A-Za-z0-9-]{16,}"
+    r"|hv[bsr]\.[A-Za-z0-9_-]{20,}|ya29\.[A-Za-z0-9_-]{20,}|ATATT[A-Za-z0-9_=-]{20,}"
+    r"|SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
+    r"|(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{30,}|/api/webhooks/\d{5,25}/[A-Za-z0-9_-]{20,}"
+    rf"|(?:{_START}|(?<=_))sk-[A-Za-z0-9_-]{{16,}}"
 )
 _BEARER: Final = pattern(r"(\bBearer(?:\s|%20|\+){1,4})[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE)
 # The server prints the last characters of its only key.
@@ -51,7 +60,7 @@ _KEY_TAIL: Final = pattern(r"(api_keys: )\*+[^\s*]{1,16}")
 _USERINFO: Final = pattern(r"(:(?:\\?/){2})[^\s/\"'<>?#\\]{1,512}@")
 _QUERY: Final = pattern(
     r"([?&;](?:[\w.-]{0,40}(?:token|key|sig|signature|secret|password|passwd|credentials?|auth|"
-    r"policy)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
+    r"policy|pass|pwd|pw|sas|jwt|session)|X-(?:Amz|Goog)-[\w-]{1,40})=)[^&\s\"'<>#\\]+",
     re.IGNORECASE,
 )
 SEPARATOR: Final = r"""(?:\\*["'])?(?:\s{0,4}[=:,]\s{0,4}|(?:\s|\\\r?\n){1,40})(?:-\s{1,4})?"""
@@ -60,13 +69,24 @@ _MIXED: Final = (  # twelve or more characters, letters and digits among them
     r"""(?=["'\\]{0,4}[\w.+/=-]{12})(?=["'\\]{0,4}[A-Za-z_.+/=-]{0,64}\d)"""
     r"""(?=["'\\]{0,4}[\d_.+/=-]{0,64}[A-Za-z])"""
 )
+_KEY_SHAPED: Final = r"""(?=["']?[^\s"']{10})(?=["']?[^\s"']{0,64}[\d!$%+])"""
 _KEYED: Final = pattern(
     rf"(?<![\w-]){_FLAG}(?![\w-]){SEPARATOR}"
     rf"|(?i:{_NAME}){_ASSIGN}(?!\d{{1,4}} keys loaded)"
-    rf"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSWORD){_ASSIGN}"
+    r"|(?<=[A-Z0-9])_(?:KEY|TOKEN|SECRET|PASS|PAT|PASSW(?:OR)?D|PWD?|AUTH|CREDS?)"
+    rf"(?:_(?:READ|WRITE|R[OW]|V?\d{{1,3}}|PROD|DEV|TEST))?{_ASSIGN}"
     rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
+    r"|(?<![A-Za-z0-9_])[Pp]wd=(?![/~.])"
     rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
-    r"|(?<![\w-])(?:-u|--user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
+    rf"|(?<=[\"'])token\\*[\"']{_ASSIGN}(?=\\*[\"'])"
+    r"|(?<![^\n])[ \t]{0,16}(?:- )?token: {1,4}(?=[\"']?[^\s\"']{8,200}[\"']?(?![^\n]))"
+    r"|(?<![\w-])(?:-[uU]|--(?:proxy-)?user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"
+    r"|(?<![\w-])-b[ =](?=[\"']?[\w.-]{1,40}=)"
+    r"|(?<!\w)setx {1,4}\w{0,40}(?:KEY|TOKEN|SECRET|PASS|PASSWORD|PAT)(?: {1,4})"
+    r"|(?<!\w)sshpass {1,4}-p ?|(?<!\w)echo {1,4}(?=\S{1,200} ?\| ?sudo )"
+    r"|(?i:(?<!\w)(?:for|with|using) (?:the )?(?:key|token|password|secret) (?=[\"']))"
+    r"|(?<!\w)login[ \t]{1,4}\S{1,64}[ \t]{1,4}password[ \t]{1,4}"
+    rf"|(?i:(?<!\w)(?:api key|password|passphrase)(?: is| for [\w.@-]{{1,64}})?:?) {_KEY_SHAPED}"
 )
 _HEADER: Final = pattern(
     r"""((?:proxy-)?authorization|(?:set-)?cookie)(?:\\*["'])?\s{0,4}[:=]\s{0,4}""", re.IGNORECASE
