@@ -11,6 +11,7 @@ from arriero.advice.changes import (
     slots,
     untried,
 )
+from arriero.advice.logged import logged
 from arriero.advice.planned import Counsel, advise
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "caches_off",
     "context",
     "host_caches",
+    "logged",
     "remedies",
     "slots",
     "untried",

@@ -82,6 +82,7 @@ def _finding(
         status=status,
         applies=found.applies.value,
         because=found.because,
+        workaround=entry.sections["Workaround"],
         missing=found.missing,
         edit=found.edit or None,
         fixed_argv=_fixed_argv(facts, found.edit),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
-from arriero.base.words import Component, Kind, TrialOutcome
+from arriero.base.words import Component, Kind, Phase, TrialOutcome
 from arriero.command import Command
 from arriero.gguf import Shape
 from arriero.record import Edit
@@ -66,6 +66,29 @@ class Affects:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sign:
+    """What a log says where the gotcha may have struck. Everything that is given must hold.
+
+    It is looked for in the failure, and with ``notice`` in the notices of that id. ``text`` is a
+    regular expression for the engine's own line; one that has it is looked for in failures that
+    are secondary too. ``least`` are the bytes of the failure at least, ``device`` what the name of
+    its device begins with, ``builds`` the first and the last build that can have it: a log that
+    does not name its build may be of any.
+    """
+
+    text: str | None = None
+    kinds: tuple[Kind, ...] = ()
+    components: tuple[Component, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    device: str | None = None
+    least: int = 0
+    notice: str | None = None
+    builds: tuple[int, int] | None = None
+    sure: bool = False
+    """Whether nothing else leaves such a line."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gotcha:
     """The head of one gotcha. Title and text are the docstring of its file, its id the file's name.
 
@@ -81,6 +104,8 @@ class Gotcha:
     affects: Affects = Affects()
     log: tuple[str, ...] = ()
     """Words of the log lines by which it is known."""
+    signs: tuple[Sign, ...] = ()
+    """How ``explain`` knows it in a log; any one of them will do."""
     reporters: int = 0
     """Different people who reported it; one person with three issues is one."""
     related: tuple[str, ...] = ()

@@ -112,7 +112,7 @@ class _Chunks:
 
 
 def _explanation(reading: Reading, source: str) -> Explanation:
-    return Explanation(
+    said = Explanation(
         source=source,
         era=reading.era,
         child=reading.child,
@@ -124,3 +124,10 @@ def _explanation(reading: Reading, source: str) -> Explanation:
         notices=reading.notices,
         effective=reading.effective,
     )
+    if said.failure is None and not said.notices:
+        return said
+    from arriero.advice.logged import logged  # late: a log that is fine needs none of them
+    from arriero.gotchas import registry
+    from arriero.gotchas.signs import known_in
+
+    return msgspec.structs.replace(said, known=known_in(said, registry()), advice=logged(said))

@@ -34,6 +34,26 @@ class ErrorDocument(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorBody
 
 
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that helps against a failure, by the failure alone: its command is not known."""
+
+    change: str
+    """A flag with its value where one is known, or what to do in a few words."""
+    cost: Cost
+    why: str
+
+
+class KnownFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A gotcha that a log shows the signs of."""
+
+    id: str
+    title: str
+    applies: Literal["yes", "maybe"]
+    line: int
+    """The line that shows it, from 1."""
+    workaround: str
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What one log says."""
 
@@ -48,6 +68,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     buffers: tuple[Buffer, ...]
     notices: tuple[Notice, ...]
     effective: Effective = Effective()
+    known: tuple[KnownFailure, ...] = ()
+    advice: tuple[Remedy, ...] = ()
+    """Cheapest first."""
     children: tuple[Explanation, ...] = ()
     complete: bool = True
     """False when reading was interrupted: it says what had been read by then."""
@@ -622,6 +645,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     applies: Literal["yes", "maybe"]
     because: str
     """The evidence: flag, key of the header, figure of a device."""
+    workaround: str = ""
+    """What to do, in the gotcha's own words."""
     missing: tuple[str, ...] = ()
     """What is not known and would decide it."""
     edit: tuple[Edit, ...] | None = None

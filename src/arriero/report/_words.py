@@ -8,9 +8,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from arriero.base.sizes import KIB, human
-from arriero.base.words import Component, Evidence, Kind, LimitKind, Phase
+from arriero.base.words import Component, Cost, Evidence, Kind, LimitKind, Phase
 from arriero.logs.model import Cpu, EngineTag, Failure, Notice
-from arriero.record.documents import Baseline, EngineRecord, LimitRecord, ModelRecord, Plan, Trial
+from arriero.record.documents import (
+    Baseline,
+    EngineRecord,
+    KnownFailure,
+    LimitRecord,
+    ModelRecord,
+    Plan,
+    Remedy,
+    Trial,
+)
 from arriero.report._text import printable
 
 SHORT: Final = {
@@ -261,6 +270,19 @@ def notice(item: Notice) -> str:
 
     text = NOTICES.get(item.id) or printable(item.text).strip()
     return f"{text.rstrip('.')} (line {item.line})." if item.line else f"{text.rstrip('.')}."
+
+
+def known(item: KnownFailure) -> str:
+    """A gotcha that a log shows: its id, what goes wrong, what to do about it."""
+    maybe = "" if item.applies == "yes" else "maybe "
+    first = " ".join(item.workaround.split("\n\n")[0].split())
+    return printable(f"{maybe}{item.id}: {item.title} (line {item.line}). {first}")
+
+
+def remedy(item: Remedy) -> str:
+    """A change, what it costs and why it helps."""
+    cost = "costs nothing" if item.cost is Cost.FREE else f"costs {item.cost.value}"
+    return printable(f"{item.change} ({cost}): {item.why}")
 
 
 def flag_value(flag: str, value: object) -> str:

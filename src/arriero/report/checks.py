@@ -73,6 +73,8 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
         parts.append(f"maybe, as this is not known: {'; '.join(finding.missing)}")
     if finding.edit:
         parts.append(f"change: {', '.join(map(str, finding.edit))}")
+    elif finding.workaround:
+        parts.append(f"what to do: {' '.join(finding.workaround.split())}")
     shown = ", ".join(map(str, finding.builds))
     parts.append(finding.status + (f" on {shown}" if shown else ""))
     for part in parts:

@@ -286,6 +286,8 @@ def _log(facts: view.ExplanationView) -> Iterable[Markup]:
     if rows:
         heads = ("allocated", "MiB", "on", "of", "log line")
         yield _table("Buffers that were allocated", heads, rows, {1, 4})
+    yield from _section("Known as", _list(facts.known))
+    yield from _section("What to do", _list(facts.advice))
     yield from _section("Noticed", _list(facts.notices))
     for child in facts.children:
         yield from _log(child)

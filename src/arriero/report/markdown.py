@@ -76,6 +76,8 @@ def _log(facts: view.ExplanationView, level: str) -> Iterable[str]:
             for buffer in facts.buffers
         ]
         yield grid(("allocated", "MiB", "on", "of", "log line"), rows, right={1, 4})
+    yield from bullets("Known as", facts.known)
+    yield from bullets("What to do", facts.advice)
     yield from bullets("", facts.notices)
     for child in facts.children:
         yield from _log(child, level + "#")

@@ -123,6 +123,12 @@ def _log(facts: view.ExplanationView, width: int) -> list[Line]:
         Line(""),
         *(line for block in verdict(facts.finding, width) for line in block.lines),
     ]
+    for title, texts in (("KNOWN AS", facts.known), ("WHAT TO DO", facts.advice)):
+        if texts:
+            lines += [Line(""), Line(title, "head")]
+            lines += [line for text in texts for line in bullet(text, width)]
+    if facts.known:
+        lines += wrapped(f"more: arriero gotchas show {facts.doc.known[0].id}", width, style="dim")
     if facts.buffers:
         rows = [
             (

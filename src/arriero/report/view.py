@@ -122,6 +122,9 @@ class DiagnosisView:
 class ExplanationView:
     setting: tuple[str, ...]
     finding: Finding
+    known: tuple[str, ...]
+    """Gotchas that the log shows the signs of, each with what to do."""
+    advice: tuple[str, ...]
     notices: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     children: tuple[ExplanationView, ...]
@@ -189,6 +192,8 @@ def explanation(doc: Explanation) -> ExplanationView:
     return ExplanationView(
         setting=(where, say.engine(doc.engine), *style),
         finding=_log_finding(doc),
+        known=tuple(map(say.known, doc.known)),
+        advice=tuple(map(say.remedy, doc.advice)),
         notices=tuple(map(say.notice, doc.notices)),
         buffers=doc.buffers,
         children=tuple(map(explanation, doc.children)),

@@ -40,6 +40,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -54,6 +55,7 @@ GOTCHA = Gotcha(
         "cache_reuse is not supported by this context, it will be disabled",
         "cache_reuse is not supported by multimodal, it will be disabled",
     ),
+    signs=(Sign(notice="option_dropped", text=r"cache_reuse is not supported", sure=True),),
     reporters=1,
     provenance=Provenance(
         issues=("engeldlgado/toshllm#52",),

@@ -36,6 +36,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -47,6 +48,7 @@ GOTCHA = Gotcha(
     concepts=("KV cache", "quantisation"),
     affects=Affects(flags=("-ctk", "-ctv")),
     log=("K cache type q8_0 with block size 32 does not divide n_embd_head_k",),
+    signs=(Sign(text=r"does not divide n_embd_head", sure=True),),
     provenance=Provenance(
         builds="seen on 10092 and 10434; on 10068 the refusal is followed by SIGSEGV",
         command="-ctk q8_0 with heads of 40 elements",

@@ -39,6 +39,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -53,6 +54,7 @@ GOTCHA = Gotcha(
         "KV cache shifting is not supported for this context, disabling KV cache shifting",
         "ctx_shift is not supported by multimodal, it will be disabled",
     ),
+    signs=(Sign(notice="option_dropped", text=r"disabling KV cache shifting", sure=True),),
     reporters=1,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#27515", "ggml-org/llama.cpp#11053"),

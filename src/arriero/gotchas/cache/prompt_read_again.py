@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from arriero.base.words import Kind
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -40,6 +41,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -51,6 +53,7 @@ GOTCHA = Gotcha(
     concepts=("checkpoints", "recurrent state", "prompt cache"),
     affects=Affects(flags=("-ctxcp",)),
     log=("forcing full prompt re-processing due to lack of cache data",),
+    signs=(Sign(kinds=(Kind.REPROCESSING,)),),
     reporters=4,
     provenance=Provenance(
         issues=(

@@ -39,6 +39,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -50,6 +51,7 @@ GOTCHA = Gotcha(
     concepts=("speculative decoding", "draft model"),
     affects=Affects(flags=("--spec-type", "-md")),
     log=("draft-simple requires a draft context",),
+    signs=(Sign(text=r"requires a draft context", sure=True),),
     provenance=Provenance(
         builds="crashes on 10068 and 10092, serves without drafting on 10434",
         command="--spec-type draft-simple",

@@ -37,6 +37,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -51,6 +52,7 @@ GOTCHA = Gotcha(
         'error while handling argument "-dev": invalid device',
         'error while handling argument "-ot": unknown buffer type',
     ),
+    signs=(Sign(text=r"invalid device: |unknown buffer type", sure=True),),
     provenance=Provenance(builds="seen on 10068, 10092 and 10434", command="-ot exps=CUDA0"),
 )
 

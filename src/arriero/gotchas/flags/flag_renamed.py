@@ -37,6 +37,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -47,6 +48,7 @@ GOTCHA = Gotcha(
     updated="2026-11-30",
     concepts=("flags", "speculative decoding"),
     log=("the argument has been removed", "error: invalid argument"),
+    signs=(Sign(text=r"invalid argument: |argument has been removed"),),
     provenance=Provenance(
         builds="seen on 10068 and 10434", command="--draft-max 16; --checkpoint-every-n-tokens 8192"
     ),

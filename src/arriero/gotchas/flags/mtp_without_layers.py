@@ -37,6 +37,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -48,6 +49,7 @@ GOTCHA = Gotcha(
     concepts=("speculative decoding", "MTP"),
     affects=Affects(flags=("--spec-type",)),
     log=("context type MTP requested but model doesn't contain MTP layers",),
+    signs=(Sign(text=r"doesn't contain MTP layers", sure=True),),
     provenance=Provenance(builds="seen on 10068, 10092 and 10434", command="--spec-type draft-mtp"),
 )
 _MTP = "draft-mtp"

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.base.sizes import MIB, human
-from arriero.base.words import Component, TrialOutcome
+from arriero.base.words import Component, Kind, TrialOutcome
 from arriero.gguf import Shape
 from arriero.gotchas.facts import Facts, bytes_of
 from arriero.gotchas.memory._pools import host
@@ -44,6 +44,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -55,6 +56,7 @@ GOTCHA = Gotcha(
     concepts=("checkpoints", "sliding window", "host memory", "slots"),
     affects=Affects(flags=("-ctxcp", "-np", "-cram")),
     log=("created context checkpoint", "std::bad_alloc"),
+    signs=(Sign(kinds=(Kind.STATE_GROWTH,), components=(Component.CHECKPOINTS,)),),
     reporters=3,
     provenance=Provenance(
         issues=(

@@ -43,6 +43,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.memory.context import PAD
@@ -55,6 +56,7 @@ GOTCHA = Gotcha(
     concepts=("context", "KV cache", "fit"),
     affects=Affects(flags=("-c", "--fit")),
     log=("failed to allocate buffer for kv cache", "cannot meet free memory target"),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), components=(Component.KV,)),),
     reporters=2,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#8101", "ggml-org/llama.cpp#8817"),

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.base.sizes import MIB, human
-from arriero.base.words import TrialOutcome
+from arriero.base.words import Kind, TrialOutcome
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.memory._pools import host
@@ -45,6 +45,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -56,6 +57,7 @@ GOTCHA = Gotcha(
     concepts=("weights", "host memory", "mapping"),
     affects=Affects(backends=("CPU",), flags=("--repack",)),
     log=("CPU_REPACK model buffer size", "failed to allocate CPU_REPACK buffer"),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), device="CPU_REPACK", sure=True),),
     reporters=4,
     provenance=Provenance(
         issues=(

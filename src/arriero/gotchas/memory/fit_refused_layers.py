@@ -40,6 +40,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -51,6 +52,10 @@ GOTCHA = Gotcha(
     concepts=("fit", "offload"),
     affects=Affects(flags=("--fit", "-ngl", "-ts", "-ot")),
     log=("failed to fit params to free device memory",),
+    signs=(
+        Sign(notice="fit_refused", text=r"already set by user", sure=True),
+        Sign(notice="fit_refused", text=r"device memory$"),
+    ),
     reporters=3,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#18111",), builds="since b7407", command="-ngl 999"

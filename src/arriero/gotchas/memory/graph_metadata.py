@@ -45,6 +45,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -56,6 +57,7 @@ GOTCHA = Gotcha(
     concepts=("micro-batch", "graph", "host memory"),
     affects=Affects(flags=("-ub",), architectures=("qwen3next", "qwen35", "qwen35moe")),
     log=("GGML_ASSERT(ctx->mem_buffer != NULL) failed",),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), components=(Component.GRAPH,), sure=True),),
     provenance=Provenance(builds="seen on 10068 and 10434", command="-ub 2048 -b 2048"),
 )
 _DEFAULT: Final = 512

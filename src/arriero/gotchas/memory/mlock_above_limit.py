@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from arriero.base.sizes import human
 from arriero.gotchas.facts import Facts
-from arriero.gotchas.model import Affects, Applies, Class, Found, Gotcha, Provenance, Severity
+from arriero.gotchas.model import Affects, Applies, Class, Found, Gotcha, Provenance, Severity, Sign
 
 GOTCHA = Gotcha(
     kind=Class.CONFIGURATION,
@@ -37,6 +37,7 @@ GOTCHA = Gotcha(
     concepts=("weights", "memory"),
     affects=Affects(flags=("--mlock", "--load-mode")),
     log=("failed to mlock", "Try increasing RLIMIT_MEMLOCK"),
+    signs=(Sign(notice="mlock_refused", sure=True),),
     provenance=Provenance(
         builds="seen on 10068, 10092 and 10434", hardware="CPU", command="--mlock, ulimit -l 64"
     ),

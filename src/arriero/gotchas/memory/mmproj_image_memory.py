@@ -30,6 +30,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arriero.base.sizes import MIB
+from arriero.base.words import Component, Kind
 from arriero.gguf.presets import tiny
 from arriero.gguf.projector import Projector
 from arriero.gotchas.model import (
@@ -42,6 +43,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.gotchas.serving._projectors import kind
@@ -57,6 +59,7 @@ GOTCHA = Gotcha(
     concepts=("multimodal", "compute buffer", "fit"),
     affects=Affects(flags=("--mmproj", "--image-max-tokens", "--no-warmup")),
     log=("failed to allocate CPU buffer", "failed to allocate CUDA0 buffer"),
+    signs=(Sign(kinds=(Kind.RUNTIME_ALLOCATION,), components=(Component.MMPROJ,)),),
     reporters=2,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#13414", "ggml-org/llama.cpp#13467"),

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.base.sizes import MIB, human
-from arriero.base.words import Component
+from arriero.base.words import Component, Kind
 from arriero.gguf import Shape
 from arriero.gotchas.facts import Facts, bytes_of
 from arriero.gotchas.memory._pools import host
@@ -42,6 +42,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -53,6 +54,10 @@ GOTCHA = Gotcha(
     concepts=("prompt cache", "host memory"),
     affects=Affects(flags=("-cram",)),
     log=("failed to allocate memory for prompt cache state", "cache size limit reduced to"),
+    signs=(
+        Sign(kinds=(Kind.STATE_GROWTH,), components=(Component.PROMPT_CACHE,)),
+        Sign(kinds=(Kind.RUNTIME_ALLOCATION,), components=(Component.PROMPT_CACHE,)),
+    ),
     reporters=4,
     provenance=Provenance(
         issues=(

@@ -37,6 +37,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -48,6 +49,7 @@ GOTCHA = Gotcha(
     concepts=("KV cache", "flash attention", "quantisation"),
     affects=Affects(flags=("-ctv", "-fa")),
     log=("quantized V cache requires flash_attn", "V cache quantization requires flash_attn"),
+    signs=(Sign(text=r"V cache quantization requires|V cache was requested, but", sure=True),),
     provenance=Provenance(
         builds="refused on 10434; on 10068 the refusal is followed by SIGSEGV",
         command="-ctv q8_0 -fa off",

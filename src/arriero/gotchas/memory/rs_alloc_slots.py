@@ -47,6 +47,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit, Plan, PlanPool
@@ -58,6 +59,7 @@ GOTCHA = Gotcha(
     concepts=("slots", "recurrent state", "checkpoints", "speculative decoding"),
     affects=Affects(flags=("-np", "--spec-type", "--spec-draft-n-max", "-ctxcp")),
     log=("failed to allocate buffer for rs cache", "RS buffer size"),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), components=(Component.RS,), sure=True),),
     reporters=4,
     provenance=Provenance(
         issues=(

@@ -43,6 +43,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -54,6 +55,12 @@ GOTCHA = Gotcha(
     concepts=("flash attention", "micro-batch", "compute buffer"),
     affects=Affects(flags=("-fa", "-ub", "-c")),
     log=("failed to allocate compute buffers", "failed to allocate compute pp buffers"),
+    signs=(
+        Sign(
+            kinds=(Kind.ALLOCATION, Kind.BUFFER_LIMIT),
+            components=(Component.COMPUTE,),
+        ),
+    ),
     reporters=2,
     provenance=Provenance(
         issues=(

@@ -56,6 +56,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
     Worker,
 )
@@ -71,6 +72,11 @@ GOTCHA = Gotcha(
         "prompt_save:  - saving prompt with length",
         "Remote RPC server crashed or returned malformed response",
         'GGML_ASSERT(tensor->data != NULL && "tensor not allocated")',
+    ),
+    signs=(
+        Sign(text=r"tensor->data != NULL", sure=True),
+        Sign(kinds=(Kind.RPC,), components=(Component.PROMPT_CACHE,)),
+        Sign(kinds=(Kind.RPC,), text=r"get_tensor"),
     ),
     reporters=3,
     provenance=Provenance(

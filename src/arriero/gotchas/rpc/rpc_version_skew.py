@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from arriero.base.words import Kind
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -44,6 +45,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
     Worker,
 )
@@ -56,6 +58,7 @@ GOTCHA = Gotcha(
     concepts=("RPC", "workers", "placement"),
     affects=Affects(backends=("RPC",), flags=("--rpc",)),
     log=("RPC server version mismatch", "RPC handshake failed for"),
+    signs=(Sign(kinds=(Kind.RPC,), text=r"version mismatch|handshake failed", sure=True),),
     reporters=1,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#26392", "ggml-org/llama.cpp#20330"),

@@ -45,6 +45,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
     Worker,
 )
@@ -58,6 +59,9 @@ GOTCHA = Gotcha(
     concepts=("RPC", "workers", "compute"),
     affects=Affects(backends=("RPC",), flags=("--rpc", "-ub", "-ts")),
     log=("Remote RPC server crashed or returned malformed response", "recv failed (bytes_recv=0"),
+    signs=(
+        Sign(kinds=(Kind.RPC,), text=r"Remote RPC server crashed|(?:send|recv) failed|aborts here"),
+    ),
     provenance=Provenance(
         builds="seen on 10068, 10092 and 10434",
         hardware="a worker on a CPU, its address space limited",

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from arriero.base.sizes import MIB, human
-from arriero.base.words import TrialOutcome
+from arriero.base.words import Kind, TrialOutcome
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts, certain
 from arriero.gotchas.model import (
@@ -42,6 +42,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
     Worker,
 )
@@ -55,6 +56,7 @@ GOTCHA = Gotcha(
     concepts=("RPC", "workers", "fit", "KV cache"),
     affects=Affects(backends=("RPC",), flags=("--rpc", "-c", "-ts")),
     log=("alloc_tensor_range: failed to allocate RPC",),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), device="RPC", sure=True),),
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#23858", "ggml-org/llama.cpp#11435"),
         builds="b9389, b4561; a limited worker said 24105 MiB, its machine's, on 10068 and 10434",

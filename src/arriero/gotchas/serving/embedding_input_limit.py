@@ -37,6 +37,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -51,6 +52,7 @@ GOTCHA = Gotcha(
         "embeddings enabled with n_batch",
         "is too large to process. increase the physical batch size",
     ),
+    signs=(Sign(text=r"increase the physical batch size", sure=True),),
     reporters=4,
     provenance=Provenance(
         issues=(

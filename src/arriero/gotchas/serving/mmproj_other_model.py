@@ -38,6 +38,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.gotchas.serving._projectors import embedding, kind
@@ -53,6 +54,7 @@ GOTCHA = Gotcha(
     concepts=("multimodal",),
     affects=Affects(flags=("--mmproj",)),
     log=("mismatch between text model (n_embd", "you may be using wrong mmproj"),
+    signs=(Sign(text=r"mismatch between text model", sure=True),),
     provenance=Provenance(
         builds="seen on 10068, 10434 and 11434", command="-m M --mmproj mmproj-of-another.gguf"
     ),

@@ -39,6 +39,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.memory.builds import AFTER_10435
@@ -55,6 +56,7 @@ GOTCHA = Gotcha(
         "exceeds the training context of the model",
         "possible training context overflow",
     ),
+    signs=(Sign(notice="context_changed", text=r"exceeds the training context", sure=True),),
     reporters=3,
     provenance=Provenance(
         issues=(

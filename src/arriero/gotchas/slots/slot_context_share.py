@@ -40,6 +40,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.memory.context import context
@@ -52,6 +53,7 @@ GOTCHA = Gotcha(
     concepts=("slots", "context"),
     affects=Affects(flags=("-c", "-np", "-kvu", "-n")),
     log=("exceeds the available context size", "exceed_context_size_error"),
+    signs=(Sign(text=r"exceeds the available context size|ontext size has been exceeded"),),
     reporters=2,
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#11681", "ggml-org/llama.cpp#17767"),

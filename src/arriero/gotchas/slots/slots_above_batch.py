@@ -38,6 +38,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -49,6 +50,7 @@ GOTCHA = Gotcha(
     concepts=("slots", "batch"),
     affects=Affects(flags=("-np", "-b")),
     log=("GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed",),
+    signs=(Sign(text=r"n_outputs_max <= cparams\.n_outputs_max", sure=True),),
     provenance=Provenance(builds="seen on 10068 and 10434", command="-np 4 -b 2"),
 )
 

@@ -36,6 +36,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -47,6 +48,7 @@ GOTCHA = Gotcha(
     concepts=("slots",),
     affects=Affects(flags=("-np",)),
     log=("n_seq_max must be <= 256",),
+    signs=(Sign(text=r"n_seq_max must be|n_seq_max = \d+ > \d+", sure=True),),
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#15916",), builds="seen on 10434", command="-np 300"
     ),

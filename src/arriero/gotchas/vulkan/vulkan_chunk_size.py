@@ -45,6 +45,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit, Plan
@@ -56,6 +57,13 @@ GOTCHA = Gotcha(
     concepts=("Vulkan", "KV cache", "allocation"),
     affects=Affects(backends=("Vulkan",), flags=("-c", "-np", "-ngl")),
     log=("ggml_vulkan: Device memory allocation of size", "alloc_tensor_range: failed to allocate"),
+    signs=(
+        Sign(
+            kinds=(Kind.ALLOCATION,),
+            components=(Component.WEIGHTS, Component.KV, Component.RS),
+            device="Vulkan",
+        ),
+    ),
     provenance=Provenance(
         builds="seen on 10068, 10092 and 10434",
         hardware="lavapipe, address space limited",

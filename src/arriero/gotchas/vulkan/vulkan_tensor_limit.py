@@ -46,6 +46,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 from arriero.record import Edit
@@ -57,6 +58,7 @@ GOTCHA = Gotcha(
     concepts=("Vulkan", "KV cache", "limits of a device"),
     affects=Affects(backends=("Vulkan",), flags=("-c", "-np", "-nkvo")),
     log=("pre-allocated tensor (cache_k_l0) in a buffer (Vulkan0) that cannot run the operation",),
+    signs=(Sign(text=r"that cannot run the operation", sure=True),),
     provenance=Provenance(
         issues=("ggml-org/llama.cpp#18709", "ggml-org/whisper.cpp#3777"),
         builds="checked since #18709, January 2026; seen on 10068, 10092 and 10434",

@@ -1,0 +1,251 @@
+"""What helps against a failure that only a log tells of: no command to change, none to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.sizes import human
+from arriero.base.words import Component, Cost, Kind, Phase
+from arriero.logs.model import Failure
+from arriero.record import Explanation, Remedy
+
+_MEMORY = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
+_HOST = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "SYCL_Host")
+
+
+def logged(log: Explanation) -> tuple[Remedy, ...]:
+    """Changes for the failure of one log, cheapest first; none where it names no cause."""
+    if log.failure is None:
+        return ()
+    found = dict.fromkeys(_remedies(log.failure, log))
+    return tuple(sorted(found, key=lambda remedy: remedy.cost.rank))
+
+
+def _remedies(failure: Failure, log: Explanation) -> Iterator[Remedy]:
+    if failure.kind in _MEMORY:
+        yield from _memory(failure, log)
+        return
+    match failure.kind:
+        case Kind.CACHE_FULL:
+            yield from _cells(log)
+        case Kind.STATE_GROWTH:
+            yield from _state(failure.component)
+        case Kind.REPROCESSING:
+            yield Remedy(
+                change="-ctxcp 4 or more, and a beginning of the prompt that does not change",
+                cost=Cost.FREE,
+                why="only from a checkpoint can recurrent state or a window go back",
+            )
+        case Kind.RPC:
+            yield from _RPC
+        case Kind.KILLED:
+            yield from _KILLED
+        case Kind.CRASH if failure.component is Component.PROMPT_CACHE:
+            yield from _state(Component.PROMPT_CACHE)
+        case _:
+            return
+
+
+def _memory(failure: Failure, log: Explanation) -> Iterator[Remedy]:
+    match failure.component:
+        case Component.RS:
+            yield from _per_slot(failure, log)
+        case Component.KV:
+            yield from _CONTEXT
+        case Component.COMPUTE:
+            yield from _compute(failure, log)
+        case Component.GRAPH:
+            yield _SMALLER_UBATCH
+            yield _FEWER_SLOTS
+        case Component.WEIGHTS | None:
+            yield from _weights(failure)
+        case Component.OUTPUT:
+            yield _FEWER_SLOTS
+        case Component.MMPROJ:
+            yield from _IMAGES
+        case Component.DRAFT:
+            yield from _DRAFT
+        case Component.POOL:
+            yield from _POOL
+        case Component.PROMPT_CACHE | Component.CHECKPOINTS:
+            yield from _state(failure.component)
+    if failure.kind is Kind.RUNTIME_ALLOCATION and failure.component in (None, Component.COMPUTE):
+        yield from _POOL
+
+
+def _per_slot(failure: Failure, log: Explanation) -> Iterator[Remedy]:
+    slots, planes = log.effective.n_seq_max, log.effective.n_rs_seq
+    why = "recurrent state is allocated for each slot, whatever the context"
+    if slots and slots > 1 and failure.bytes:
+        why += f": {human(failure.bytes)} are {slots} times {human(failure.bytes // slots)}"
+    elif slots and slots > 1:
+        why += f": there are {slots}"
+    yield Remedy(change="-np 1", cost=Cost.CONCURRENCY, why=why)
+    if planes:
+        yield Remedy(
+            change="--spec-draft-n-max 2",
+            cost=Cost.SPEED,
+            why=f"drafting keeps {planes} copies more of the recurrent state, one a drafted token",
+        )
+
+
+def _compute(failure: Failure, log: Explanation) -> Iterator[Remedy]:
+    if log.effective.flash_attn not in ("enabled", "1"):
+        yield Remedy(
+            change="-fa on",
+            cost=Cost.FREE,
+            why="without flash attention the scores of the whole context are kept",
+        )
+    if failure.phase is Phase.SERVING and "kv_cache" in failure.text:
+        yield Remedy(
+            change="--no-context-shift",
+            cost=Cost.CONTEXT,
+            why="moving the cache of a full context takes a graph that no start reserves",
+        )
+    yield _SMALLER_UBATCH
+    yield _SHORTER
+
+
+def _weights(failure: Failure) -> Iterator[Remedy]:
+    device = failure.device or ""
+    if device == "CPU_REPACK":
+        yield Remedy(
+            change="--no-repack",
+            cost=Cost.SPEED,
+            why="a repacked copy of the weights stands beside the mapped file",
+        )
+        return
+    if device.startswith(_HOST):
+        yield Remedy(
+            change="--mmap (newer builds: -lm mmap)",
+            cost=Cost.FREE,
+            why="pages of a mapped file can be dropped and read again; copies cannot",
+        )
+        return
+    if device.startswith("RPC"):
+        yield Remedy(
+            change="-ts with a smaller share for this worker, --device with all that shall work",
+            cost=Cost.SPEED,
+            why="the share of a worker goes by what it calls free",
+        )
+    yield Remedy(
+        change="leave out -ngl, -ts and --fit off, or a lower -ngl",
+        cost=Cost.SPEED,
+        why="--fit moves to the host what does not fit, unless one of them is given",
+    )
+    yield Remedy(
+        change="-ncmoe N for a model of experts",
+        cost=Cost.SPEED,
+        why="the experts of N layers stay on the host",
+    )
+    yield Remedy(change="a smaller quantisation", cost=Cost.QUALITY, why="the file has fewer bytes")
+
+
+def _cells(log: Explanation) -> Iterator[Remedy]:
+    slots = log.effective.n_seq_max or 0
+    if slots > 1 or any(notice.id == "slots_auto" for notice in log.notices):
+        yield Remedy(
+            change="-np 1, or as many slots as there are users",
+            cost=Cost.CONCURRENCY,
+            why="slots share the cells of one context, and a full one stops them all",
+        )
+    yield Remedy(
+        change="a larger -c, or a client that shortens its history",
+        cost=Cost.CONTEXT,
+        why="prompt and answer of each slot need a cell for each token",
+    )
+
+
+def _state(component: Component | None) -> Iterator[Remedy]:
+    if component is not Component.CHECKPOINTS:
+        yield Remedy(
+            change="-cram 0, or as many MiB as the host can spare",
+            cost=Cost.PROMPT_REUSE,
+            why="saved prompts may take 8 GiB unless limited, one of any size is kept",
+        )
+    if component is not Component.PROMPT_CACHE:
+        yield Remedy(
+            change="-ctxcp 4 or fewer",
+            cost=Cost.PROMPT_REUSE,
+            why="checkpoints are limited by number for each slot, not by bytes",
+        )
+
+
+_SMALLER_UBATCH = Remedy(
+    change="-ub 256 or less",
+    cost=Cost.SPEED,
+    why="compute buffers and graph metadata grow with the micro-batch",
+)
+_FEWER_SLOTS = Remedy(
+    change="-np 1", cost=Cost.CONCURRENCY, why="output and graphs are reserved for all slots"
+)
+_SHORTER = Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="it grows with the context")
+_CONTEXT = (
+    Remedy(
+        change="-nkvo",
+        cost=Cost.SPEED,
+        why="the KV cache is in the host's memory, and attention is computed there",
+    ),
+    Remedy(
+        change="a smaller -c",
+        cost=Cost.CONTEXT,
+        why="the KV cache is linear in it; without -c it may be all that the model was trained for",
+    ),
+    Remedy(change="-ctk q8_0 -ctv q8_0", cost=Cost.QUALITY, why="about half of the KV cache"),
+)
+_IMAGES = (
+    Remedy(
+        change="--image-max-tokens N",
+        cost=Cost.QUALITY,
+        why="larger images are scaled down before they take memory",
+    ),
+    Remedy(change="--no-mmproj-offload", cost=Cost.SPEED, why="the projector works in host memory"),
+)
+_DRAFT = (
+    Remedy(change="-ngld 0", cost=Cost.SPEED, why="the draft model stays on the host"),
+    Remedy(
+        change="a smaller -c",
+        cost=Cost.CONTEXT,
+        why="the draft's context is as long as the model's, with buffers of its own",
+    ),
+)
+_POOL = (
+    Remedy(
+        change="-fitt 2048, or 1 to 2 GiB left free by other means",
+        cost=Cost.SPEED,
+        why="what a backend takes while it computes is in no buffer reserved at the start",
+    ),
+    _SMALLER_UBATCH,
+)
+_RPC = (
+    Remedy(
+        change="restart the workers, then the server, and let something do so by itself",
+        cost=Cost.FREE,
+        why="a server cannot go on without a worker, whatever ended it",
+    ),
+    Remedy(
+        change="read the worker's own log, and run the same build everywhere",
+        cost=Cost.FREE,
+        why="the server's line says the same of a worker out of memory, one that cannot compute"
+        " an operation, and one of another protocol",
+    ),
+    Remedy(
+        change="-cram 0 if it ended while it saved a prompt",
+        cost=Cost.PROMPT_REUSE,
+        why="saved state is read back from the workers",
+    ),
+    Remedy(
+        change="-ts with a smaller share for the worker",
+        cost=Cost.SPEED,
+        why="a worker needs memory beyond its buffers",
+    ),
+)
+_KILLED = (
+    Remedy(
+        change="a larger limit for the container or unit (--memory, MemoryMax=)",
+        cost=Cost.FREE,
+        why="who is killed has been given less than it takes; its own log cannot say so",
+    ),
+    *_state(None),
+    Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="the KV cache is linear in it"),
+)
