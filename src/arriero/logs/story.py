@@ -82,6 +82,10 @@ class Cause:
     """Whether it is in a dry run of the fit."""
     usual: bool = False
     """Whether it is in a dry run for all that is known: most are."""
+    owned: bool = False
+    """Whether a line said whose it was, even if in words that are none of the components."""
+    of_tensors: bool = False
+    """Whether it is a buffer of tensors that are kept: weights or a cache, nothing computed."""
     retried: bool = False
     went_on: bool = False
     """Whether a later line comes only when the start, or the process, went on."""
@@ -126,6 +130,12 @@ class Start:
     """Bytes of a cache over all devices; a dry run of the fit prints these too."""
     seen: set[Component] = field(default_factory=set)
     """Components of which a size line was printed."""
+    whole: set[Component] = field(default_factory=set)
+    """Caches of which the size over all devices was printed: that line comes last."""
+    measured: list[tuple[Component, str | None, int]] = field(default_factory=list)
+    """Component, device, bytes that a dry run printed."""
+    recurrent: bool | None = None
+    """Whether the model has recurrent layers, if the log says so."""
     begun: set[str] = field(default_factory=set)
     features: tuple[str, ...] = ()
     """Features of a CPU that the engine says it was compiled with."""
@@ -249,9 +259,11 @@ class Story:
 
     def _recent(self, line: Line, within: int = NEAR) -> Cause | None:
         causes = self.start.causes
-        if causes and line.number - causes[-1].last <= within:
-            return causes[-1]
-        return None
+        if not causes or line.number - causes[-1].last > within:
+            return None
+        last = causes[-1]
+        over = last.probe and not last.usual and not self.start.probing
+        return None if over else last  # what comes after a dry run is not about it
 
     def _new(self, event: Event, line: Line, kind: Kind) -> Cause:
         start, rule = self.start, event.rule
@@ -334,6 +346,7 @@ class Story:
             cause = self._new(event, line, Kind.ALLOCATION)
         cause.more(line)
         self._name_device(cause, event.facts["buf"])
+        cause.of_tensors = cause.of_tensors or event.rule.id.startswith("tensor_range")
         if event.rule.component is not None:
             cause.component = event.rule.component
             cause.whole = size
@@ -362,6 +375,7 @@ class Story:
             if cause.phase not in RUNTIME:
                 cause.phase = rule.phase or cause.phase
             cause.fatal = cause.fatal if rule.fatal is None else rule.fatal
+        cause.owned = True
         if rule.phase is Phase.SERVING and cause.kind is Kind.ALLOCATION:
             cause.kind, cause.phase = Kind.RUNTIME_ALLOCATION, rule.phase
         cause.more(line)
@@ -570,9 +584,12 @@ class Story:
     def _size(self, event: Event, line: Line) -> None:
         start, component = self.start, event.rule.component or Component.COMPUTE
         size = bytes_of(event.facts["mib"])
-        if start.probing or size == 0:
-            return  # a dry run's buffers are not real
+        if size == 0:
+            return
         device = event.facts.get("buf", "CPU")
+        if start.probing:
+            self._measured(component, device, size)
+            return  # a dry run's buffers are not real
         self.devices.add(device)
         start.seen.add(component)
         self._progress(line)
@@ -599,12 +616,23 @@ class Story:
             start.totals[component] = several + size
         if int(event.facts.get("planes", 0)):
             self._note("rs_planes", line)
-        if not start.probing:
-            start.seen.add(component)
-            self._progress(line)
+        if start.probing:
+            self._measured(component, None, size)
+            return
+        start.seen.add(component)
+        start.whole.add(component)
+        self._progress(line)
+
+    def _measured(self, component: Component, device: str | None, size: int) -> None:
+        start = self.start
+        if start.role is Role.MAIN and len(start.measured) < KEEP:
+            start.measured.append((component, device, size))
 
     def _value(self, event: Event, line: Line) -> None:
         start = self.start
+        if "recurrent" in event.facts:
+            start.recurrent = start.recurrent or int(event.facts["recurrent"]) > 0
+            return
         if start.probing:
             return
         if event.rule.id in ("slots", "slot"):
@@ -626,6 +654,7 @@ class Story:
         if rule.to == "sleep":
             self.start.buffers.clear()
             start.seen.clear()
+            start.whole.clear()
             start.totals.clear()
             start.role, start.phase, start.contexts = Role.MAIN, Phase.LOAD, 0
             start.reserving = False
@@ -636,6 +665,8 @@ class Story:
             start.dry, start.contexts = rule.to == "dry", 0
         if start.probing and rule.phase in (Phase.LOAD, Phase.CONTEXT):
             return
+        if rule.id in ("load", "load_meta"):
+            start.begun.add("tensors")
         if rule.to == "context":
             start.contexts += 1
             if start.contexts > 1 and start.role is Role.MAIN:

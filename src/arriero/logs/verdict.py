@@ -39,6 +39,8 @@ _NOT_SHORT: Final = (
     Kind.ENVIRONMENT,
 )
 """Kinds that rule out that memory was short."""
+_ROUNDED: Final = MIB * 6 // 1000
+"""Half of the last digit of a figure printed in MiB."""
 _CHUNKED: Final = ("Vulkan", "Metal", "MTL", "RPC")
 """Buffer types that may be cut: a message names one piece."""
 _STEMS: Final = {
@@ -219,9 +221,9 @@ def _finish(
     component, inferred = cause.component, cause.inferred
     if cause.kind in MEMORY and cause.role is not Role.MAIN:
         component = Component.DRAFT if cause.role is Role.DRAFT else Component.MMPROJ
-    elif cause.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT) and component is None:
-        component = _next_in_order(start, cause)
-        inferred = inferred or component is not None
+    elif cause.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT) and not (component or cause.owned):
+        component = _by_exclusion(story, start, cause)
+        inferred = True  # the line that names it is missing
     device = _device(story, cause)
     phase = Phase.FIT if cause.probe else cause.phase
     ended = bool(cause.fatal) if cause in deaths else _ended_it(cause, start, deaths)
@@ -241,15 +243,70 @@ def _finish(
     )
 
 
-def _next_in_order(start: Start, cause: Cause) -> Component | None:
-    """Whose request it was, from what had been allocated before: weights, KV, RS, compute."""
-    if cause.phase in RUNTIME:
+_LOADED: Final = frozenset(
+    (Component.WEIGHTS, Component.OUTPUT, Component.KV, Component.RS, Component.COMPUTE)
+)
+"""What one model and its context allocate."""
+_TENSORS: Final = frozenset((Component.WEIGHTS, Component.KV, Component.RS))
+"""Those of them whose tensors are allocated together and kept."""
+
+
+def _by_exclusion(story: Story, start: Start, cause: Cause) -> Component | None:
+    """Whose request it was, if the log rules out all others.
+
+    By the same bytes named elsewhere in the log, and by the order in which a model and its context
+    are allocated: weights, output, KV, RS, compute. What does not leave exactly one is null.
+    """
+    if cause.phase in RUNTIME or start.ready:
         return None
-    if start.reserving or start.seen & {Component.KV, Component.RS}:
-        return None if Component.COMPUTE in start.seen else Component.COMPUTE
-    if Component.WEIGHTS in start.seen:
-        return Component.KV
-    return Component.WEIGHTS if cause.phase is Phase.LOAD else None
+    possible = _possible(start, cause)
+    named = _of_these_bytes(story, start, cause)
+    if named:
+        possible &= named
+    return next(iter(possible)) if len(possible) == 1 else None
+
+
+def _possible(start: Start, cause: Cause) -> frozenset[Component]:
+    """What the request can have been for, by what was allocated before it and by who asked."""
+    left = _TENSORS if cause.of_tensors else _LOADED
+    if Component.COMPUTE in start.seen:
+        return frozenset()  # of a draft, of the projector, or asked for once more
+    if start.reserving or Component.RS in start.whole:
+        return left & {Component.COMPUTE}
+    if Component.RS in start.seen:
+        return left & {Component.RS, Component.COMPUTE}
+    if Component.KV in start.seen:
+        after = {Component.KV, Component.RS, Component.OUTPUT, Component.COMPUTE}
+        if Component.KV in start.whole and start.recurrent:
+            after = {Component.RS}
+        return left & after
+    if start.seen & {Component.WEIGHTS, Component.OUTPUT}:
+        left -= {Component.WEIGHTS}
+        return left - {Component.RS} if start.recurrent is False else left
+    # sizes are printed once all weights are there
+    return left & {Component.WEIGHTS} if "tensors" in start.begun else left
+
+
+def _of_these_bytes(story: Story, start: Start, cause: Cause) -> frozenset[Component]:
+    """Components that the log names with the same bytes: refused elsewhere, or in a dry run."""
+    if cause.size is None:
+        return frozenset()
+
+    def same(device: str | None, size: int, *, exact: bool) -> bool:
+        near = 0 if exact and cause.exact else _ROUNDED
+        here = device is None or cause.device is None or device == cause.device
+        return here and abs(size - (cause.size or 0)) <= near
+
+    refused: set[Component] = set()
+    told: set[Component] = set()
+    for one in (*story.ended, start):
+        told |= {part for part, device, size in one.measured if same(device, size, exact=False)}
+        for other in one.causes:
+            if other is cause or other.kind not in MEMORY or other.inferred:
+                continue
+            if other.component and same(other.device, other.size or 0, exact=other.exact):
+                refused.add(other.component)
+    return frozenset(refused | told)
 
 
 def _whole(
