@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError
 from arriero.base.sizes import MIB
 from arriero.gguf import architectures, reader
@@ -107,7 +108,7 @@ def test_written_models_read_back(tmp_path: Path) -> None:
 
 
 def test_long_arrays_of_numbers_are_stepped_over() -> None:
-    values = [7] * (reader._MAX_NUMBERS + 1)
+    values = [7] * (limits.HEADER_NUMBERS + 1)
     header = read(Gguf().numbers("scores", values).string("end", "reached").build())
     scores = header.metadata["scores"]
     assert isinstance(scores, LazyArray)
@@ -354,9 +355,9 @@ def test_arbitrary_bytes(tail: bytes) -> None:
 
 def test_most_that_a_header_may_hold_stays_small() -> None:
     crowded = Gguf()
-    for i in range(reader._MAX_KEYS):
+    for i in range(limits.HEADER_KEYS):
         crowded.numbers(f"key {i}", range(16))
-    for i in range(reader._MAX_TENSORS):
+    for i in range(limits.HEADER_TENSORS):
         crowded.tensor(f"tensor {i}", [1 << 20, 1, 1, 1], type_id=99)
     read_within_bounds(crowded.build())
 
@@ -364,6 +365,6 @@ def test_most_that_a_header_may_hold_stays_small() -> None:
 def test_text_is_bounded() -> None:
     builder = Gguf()
     for i in range(5):
-        builder.string(f"k{i}", b"x" * (4 << 20))
+        builder.string(f"k{i}", b"x" * (limits.HEADER_TEXT // 4))
     with pytest.raises(ModelError, match="key 'k3'"):
         read(builder.build())

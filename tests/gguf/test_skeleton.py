@@ -373,5 +373,5 @@ def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_header_without_anything() -> None:
-    assert header_bytes([], []) == b"GGUF" + (3).to_bytes(4, "little") + bytes(16)
+    assert b"".join(header_bytes([], [])) == b"GGUF" + (3).to_bytes(4, "little") + bytes(16)
     assert encode(5, ValueType.UINT16) == b"\x02\0\0\0\x05\0"

@@ -46,7 +46,8 @@ def write(path: Path, arch: str) -> Path:
     for key, value in {**WHOLE["base"], **WHOLE["archs"][arch]}.items():
         if value is not None:
             keys[key if key.startswith(GLOBAL) else f"{arch}.{key}"] = value
-    path.write_bytes(header_bytes([(key, encode(value)) for key, value in keys.items()], ()))
+    header = header_bytes([(key, encode(value)) for key, value in keys.items()], ())
+    path.write_bytes(b"".join(header))
     return path
 
 

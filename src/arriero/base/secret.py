@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote, quote_plus
 
+from arriero.base import limits
 from arriero.base.late import pattern
 
 SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
 
-_KEY_FILE_CEILING: Final = 1 << 16
 NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
 _FLAG: Final = (
     r"(?:-hft|(?i:--(?:[a-z0-9]{1,20}[_-]){0,4}(?:api[_-]?keys?"
@@ -228,8 +228,8 @@ def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
 
 def _key_file(path: str) -> set[str]:
     try:
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            lines = file.read(_KEY_FILE_CEILING).splitlines()
+        with limits.open_regular(Path(path)) as file:
+            lines = file.read(limits.KEY_FILE).decode("utf-8", "replace").splitlines()
     except (OSError, ValueError):
         return set()
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import UsageError
 from arriero.command.command import Command, ModelSource
 from arriero.command.secret import split_list
-
-_LARGEST_KEY_FILE: Final = 1 << 20
 
 
 class Mode(StrEnum):
@@ -91,8 +89,8 @@ def _api_keys(command: Command, cwd: Path) -> tuple[str, ...]:
     path = command.value("--api-key-file")
     if path:
         try:
-            with (cwd / path).open(encoding="utf-8", errors="replace") as file:
-                lines = file.read(_LARGEST_KEY_FILE).splitlines()
+            with limits.open_regular(cwd / path) as file:
+                lines = file.read(limits.KEY_FILE).decode("utf-8", "replace").splitlines()
         except OSError as error:
             raise UsageError(f"cannot read --api-key-file {path}: {error.strerror}") from None
         keys += [line for line in lines if not line.startswith("#")]

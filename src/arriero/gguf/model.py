@@ -10,14 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import ModelError
 from arriero.base.words import MemoryClass as MemoryClass
 from arriero.gguf.reader import Header, LazyArray
-
-_MAX_LAYERS: Final = 1 << 14
-"""llama.cpp takes 512."""
-_MAX_ARCH: Final = 64
-"""Characters; llama.cpp's longest is 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +50,17 @@ def describe(header: Header) -> Model:
             f"{header.parts[0].name}: no general.architecture in the header",
             hint="is it a vocabulary or an adapter rather than a model?",
         )
-    if len(arch) > _MAX_ARCH or not arch.isprintable():
+    if len(arch) > limits.ARCHITECTURE or not arch.isprintable():
         raise ModelError(f"{header.parts[0].name}: general.architecture is no name")
     name = header.metadata.get("general.name")
     blocks = _integer(header, f"{arch}.block_count")
     layers = None
-    if blocks is not None and 0 <= blocks <= _MAX_LAYERS:
+    if blocks is not None and 0 <= blocks <= limits.LAYERS:
         layers = max(blocks - (_integer(header, f"{arch}.nextn_predict_layers") or 0), 0)
     memory_class = memory_class_of(arch)
     return Model(
         arch=arch,
-        name=name if isinstance(name, str) else None,
+        name=_shown(name) if isinstance(name, str) else None,
         memory_class=memory_class,
         n_layer=layers,
         n_recurrent_layer=_recurrent_layers(header, arch, memory_class, layers),
@@ -72,6 +68,11 @@ def describe(header: Header) -> Model:
         n_vocab=_vocabulary(header, arch),
         file_bytes=header.file_bytes,
     )
+
+
+def _shown(name: str) -> str:
+    """A name as it is shown and kept: a hostile one must not fill a report."""
+    return name if len(name) <= limits.MODEL_NAME else f"{name[: limits.MODEL_NAME]}…"
 
 
 def memory_class_of(arch: str) -> MemoryClass:

@@ -110,7 +110,7 @@ def write_projector(
     )
     keys = [(key, encode(value)) for key, value in _metadata(projector).items()]
     with appearing(path, offsets[-1] if weights == "random" else 0) as file:
-        file.write(header_bytes(keys, table))
+        file.writelines(header_bytes(keys, table))
         start = _pad(file.tell())
         for index, (name, dims, kind) in enumerate(tensors):
             if weights == "random":

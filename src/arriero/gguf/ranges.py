@@ -11,17 +11,20 @@ signed query goes to the origin it was given for, and into no message.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import os
 import re
+import socket
 import time
 from base64 import b64encode
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 from yarl import URL
 
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
@@ -131,6 +134,44 @@ def _credentials(
     return found
 
 
+# --- this machine's own network -----------------------------------------------------------------
+
+
+def _is_inside(host: str) -> bool:
+    """Whether a name or an address is of this machine alone, or of the link it is on.
+
+    Cloud machines tell their credentials to whoever asks at such an address.
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_link_local or address.is_unspecified
+
+
+class _Outside(aiohttp.ThreadedResolver):
+    """Looks names up, and refuses those of strangers that lead inside."""
+
+    def __init__(self, trusts: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._trusts = trusts
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        if not self._trusts(host) and any(_is_inside(entry["host"]) for entry in found):
+            raise _InsideError(host)
+        return found
+
+
+class _InsideError(ValueError):
+    """A name that a redirect brought leads to this machine's own network."""
+
+
 # --- talking ------------------------------------------------------------------------------------
 
 
@@ -141,6 +182,9 @@ class Client:
         self.requests = 0
         self.bytes_read = 0
         self._hub, self._environ = hub, environ
+        self._asked_inside = _is_inside(url.hostname or "")
+        self._named = {url.hostname, hub.hostname}
+        self._proxy_host: str | None = None
         self._credentials = _credentials(url, hub, environ)
         self._deadline = time.monotonic() + _ALL_SECONDS
         self._runner = asyncio.Runner()
@@ -206,7 +250,10 @@ class Client:
                 total=None, connect=_CONNECT_SECONDS, sock_read=_SILENT_SECONDS
             )
             self._session = aiohttp.ClientSession(
-                timeout=silent, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+                connector=aiohttp.TCPConnector(resolver=_Outside(self._may_resolve)),
+                timeout=silent,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
             )
         for _ in range(_MAX_REDIRECTS + 1):
             self.requests += 1
@@ -215,11 +262,13 @@ class Client:
             own = {"Accept-Encoding": "identity", "User-Agent": "arriero", **headers}
             if authorization := self._credentials.get(_origin(url)):
                 own["Authorization"] = authorization
+            proxy = _proxy(url, self._environ)
+            self._proxy_host = urlsplit(proxy).hostname if proxy else None
             response = await self._session.get(
                 URL(urlunsplit(_bare(url)), encoded=True),
                 headers=own,
                 allow_redirects=False,
-                proxy=_proxy(url, self._environ),
+                proxy=proxy,
             )
             if response.status not in _REDIRECTS:
                 return response, url
@@ -242,7 +291,19 @@ class Client:
                 f"{name}: {url.hostname} redirects to {new.hostname} without encryption",
                 hint="give that address yourself if you trust it",
             )
+        if _is_inside(new.hostname or "") and not self._trusts(new.hostname or ""):
+            raise ModelError(
+                f"{name}: {url.hostname} redirects to this machine's own network ({new.hostname})",
+                hint="give that address yourself if you trust it",
+            )
         return new
+
+    def _trusts(self, host: str) -> bool:
+        """Whether the user named this host, or is on this machine's own network already."""
+        return self._asked_inside or host in self._named
+
+    def _may_resolve(self, host: str) -> bool:
+        return host == self._proxy_host or self._trusts(host)
 
     async def take(self, response: aiohttp.ClientResponse, length: int, name: str) -> bytes:
         """So many bytes of the body, fewer at its end."""
@@ -319,6 +380,9 @@ def _told(error: Exception, name: str) -> ModelError:
             text, hint = f"cannot reach {proxy}{error.host}: {reason}", again
         case aiohttp.ClientHttpProxyError():
             text, hint = f"the proxy answers {error.status}", "check the proxy's variables"
+        case _InsideError():
+            text = f"a redirect leads to this machine's own network ({error})"
+            hint = "give that address yourself if you trust it"
         case TimeoutError():
             text, hint = "no answer in time", again
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | OSError():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -17,7 +18,9 @@ from operator import length_hint
 from pathlib import Path
 from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import ModelError, NotFoundError
+from arriero.base.sizes import human
 from arriero.gguf.format import (
     DEFAULT_ALIGNMENT,
     MAGIC,
@@ -29,24 +32,13 @@ from arriero.gguf.format import (
 from arriero.gguf.source import LocalSource, Source
 
 _CHUNK: Final = 1 << 20
+_LATER_CHUNK: Final = 1 << 14
+"""For the start of a later part of a set, whose header holds no vocabulary."""
 _START: Final = 512
 """Bytes that tell what a file is."""
-_MAX_KEYS: Final = 1 << 14
-_MAX_TENSORS: Final = 1 << 15
-_MAX_NAME: Final = (1 << 16) - 1
 _MAX_SHOWN: Final = 80
 """Characters of a name in a message."""
-_MAX_TEXT: Final = 16 << 20
-"""Bytes of all metadata strings together, arrays of strings aside."""
-_MAX_STRINGS: Final = 1 << 22
-"""Elements of all arrays of strings together: a third of a second."""
-_MAX_STRING_BYTES: Final = 1 << 28
-"""Bytes of one array of strings."""
-_MAX_NUMBERS: Final = 1 << 14
-"""Elements up to which an array of numbers is read, and 16 times as many in all."""
-_MAX_ALIGNMENT: Final = 1 << 20
-_MAX_ELEMENTS: Final = (1 << 63) - 1
-_MAX_PARTS: Final = 9999
+_LAYER: Final = re.compile(r"blk\.(\d+)")
 _PART_NAME: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf\Z", re.DOTALL)
 
 
@@ -123,11 +115,12 @@ def read_header(path: Path) -> Header:
 
 def read_source(source: Source) -> Header:
     """Like :func:`read_header`, from any :class:`~arriero.gguf.source.Source`."""
-    first = _Reader(source).header()
+    left = _Left()
+    first = _Reader(source, left).header()
     count = _integer(first, "split.count", 1)
     if count <= 1:
         return first
-    return _whole_set(source, first, count)
+    return _whole_set(source, first, count, left)
 
 
 # --- split sets ---------------------------------------------------------------------------------
@@ -139,11 +132,11 @@ def first_part(name: str) -> str:
     return f"{match[1]}-00001-of-{match[3]}.gguf" if match else name
 
 
-def _whole_set(source: Source, first: Header, count: int) -> Header:
+def _whole_set(source: Source, first: Header, count: int, left: _Left) -> Header:
     file_name = source.name.replace("\\", "/").rpartition("/")[2]
     match = _PART_NAME.match(file_name)
-    if count > _MAX_PARTS:
-        raise ModelError(f"{source.name}: split.count is {count}, more than {_MAX_PARTS}")
+    if count > limits.HEADER_PARTS:
+        raise ModelError(f"{source.name}: split.count is {count}, more than {limits.HEADER_PARTS}")
     if match is None or int(match[3]) != count:
         raise ModelError(
             f"{source.name} says it is one of {count} parts, which its name does not",
@@ -155,7 +148,7 @@ def _whole_set(source: Source, first: Header, count: int) -> Header:
     headers = [first]
     tensors = list(first.tensors)
     for number, name in enumerate(names[1:], start=1):
-        part = _read_part(source, name)
+        part = _read_part(source, name, left)
         for key, expected in (("split.no", number), ("split.count", count)):
             value = _integer(part, key, -1)
             if value != expected:
@@ -163,8 +156,6 @@ def _whole_set(source: Source, first: Header, count: int) -> Header:
         tensors += (
             TensorInfo(t.name, t.type, t.shape, t.offset, t.bytes, number) for t in part.tensors
         )
-        if len(tensors) > _MAX_TENSORS:
-            raise ModelError(f"{name}: more than {_MAX_TENSORS} tensors in the set")
         headers.append(part)
     total = _integer(first, "split.tensors.count", len(tensors))
     if total != len(tensors):
@@ -183,13 +174,13 @@ def _whole_set(source: Source, first: Header, count: int) -> Header:
     )
 
 
-def _read_part(first: Source, name: str) -> Header:
+def _read_part(first: Source, name: str, left: _Left) -> Header:
     try:
         source = first.sibling(name)
     except NotFoundError:
         raise NotFoundError(f"{first.name}: the set lacks {name}", id="model-part") from None
     try:
-        return _Reader(source).header()
+        return _Reader(source, left, _LATER_CHUNK).header()
     finally:
         source.close()
 
@@ -208,28 +199,40 @@ _Row = tuple[int, str, int, tuple[int, ...], int]
 """Where a tensor's entry is; its name, type, dimensions and offset as they are in the file."""
 
 
+@dataclass
+class _Left:
+    """What the header of a model may still hold, counted over all its parts."""
+
+    keys: int = limits.HEADER_KEYS
+    tensors: int = limits.HEADER_TENSORS
+    text: int = limits.HEADER_TEXT
+    strings: int = limits.HEADER_STRINGS
+    string_bytes: int = limits.HEADER_STRING_BYTES
+    numbers: int = 16 * limits.HEADER_NUMBERS
+
+
 class _Reader:
     """A cursor over one file, with a buffer of one chunk."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, left: _Left, chunk: int = _CHUNK) -> None:
         self._source = source
         self._size = source.size
         self._base = 0
-        self._buffer = source.read(0, _START, _CHUNK)
+        self._buffer = source.read(0, _START, chunk)
         self._at = 0
         self._what, self._where = "the file header", 0
         self._order = "<"
         self._alignment = DEFAULT_ALIGNMENT
-        self._text_left = _MAX_TEXT
-        self._strings_left = _MAX_STRINGS
-        self._numbers_left = 16 * _MAX_NUMBERS
+        self._left = left
 
     def header(self) -> Header:
         self._check_magic()
         version = self._version()
         tensor_count, key_count = self._number("Q"), self._number("Q")
-        self._limit("number of tensors", tensor_count, _MAX_TENSORS)
-        self._limit("number of keys", key_count, _MAX_KEYS)
+        self._limit("number of tensors", tensor_count, self._left.tensors)
+        self._limit("number of keys", key_count, self._left.keys)
+        self._left.tensors -= tensor_count
+        self._left.keys -= key_count
         metadata = self._metadata(key_count)
         rows = self._tensor_rows(tensor_count)
         data_offset = -(-self._at // self._alignment) * self._alignment
@@ -268,7 +271,7 @@ class _Reader:
         metadata: dict[str, Value] = {}
         for index in range(count):
             self._what, self._where = f"key {index + 1} of {count}", self._at
-            key = self._string(_MAX_NAME)
+            key = self._string(limits.HEADER_NAME)
             self._what = f"key {_short(key)}"
             if key in metadata:
                 raise self._wrong("appears twice")
@@ -280,7 +283,7 @@ class _Reader:
     def _value(self) -> Value:
         kind = self._value_type()
         if kind is not ValueType.ARRAY:
-            return self._string(self._text_left) if kind is ValueType.STRING else self._scalar(kind)
+            return self._string() if kind is ValueType.STRING else self._scalar(kind)
         kind, count = self._value_type(), self._number("Q")
         start = self._at
         if kind is ValueType.ARRAY:
@@ -291,10 +294,10 @@ class _Reader:
         code = SCALARS[kind]
         length = count * struct.calcsize(f"<{code}")
         self._need(length)
-        if count > min(_MAX_NUMBERS, self._numbers_left):
+        if count > min(limits.HEADER_NUMBERS, self._left.numbers):
             self._at += length
             return LazyArray(kind, count, start)
-        self._numbers_left -= count
+        self._left.numbers -= count
         return struct.unpack(f"{self._order}{count}{code}", self._take(length))
 
     def _value_type(self) -> ValueType:
@@ -308,11 +311,11 @@ class _Reader:
         if (
             isinstance(value, bool)
             or not isinstance(value, int)
-            or not 0 < value <= _MAX_ALIGNMENT
+            or not 0 < value <= limits.ALIGNMENT
             or value & (value - 1)
         ):
             said = value if isinstance(value, int) else "no number"
-            raise self._wrong(f"is {said}, no power of two up to {_MAX_ALIGNMENT}")
+            raise self._wrong(f"is {said}, no power of two up to {limits.ALIGNMENT}")
         return value
 
     def _tensor_rows(self, count: int) -> list[_Row]:
@@ -321,8 +324,9 @@ class _Reader:
         for index in range(count):
             where = self._where = self._at
             self._what = f"tensor {index + 1} of {count}"
-            name = self._string(_MAX_NAME)
+            name = self._string(limits.HEADER_NAME)
             self._what = f"tensor {_short(name)}"
+            self._check_tensor_name(name)
             if name in names:
                 raise self._wrong("appears twice")
             names.add(name)
@@ -333,6 +337,13 @@ class _Reader:
             rows.append((where, name, type_id, shape, offset))
         return rows
 
+    def _check_tensor_name(self, name: str) -> None:
+        layer = _LAYER.match(name)
+        if layer and (len(layer[1]) > 5 or int(layer[1]) >= limits.LAYERS):
+            raise self._wrong("has a layer number that no model has")
+        if len(name.encode()) > limits.TENSOR_NAME:
+            raise self._wrong(f"has a name above {limits.TENSOR_NAME} bytes")
+
     def _placed(self, rows: list[_Row], data_offset: int) -> tuple[TensorInfo, ...]:
         """The tensors with their size and place, all inside the file."""
         starts = sorted({offset for *_, offset in rows})
@@ -341,7 +352,7 @@ class _Reader:
         for where, name, type_id, shape, offset in rows:
             self._what, self._where = f"tensor {_short(name)}", where
             elements = math.prod(shape)
-            if elements > _MAX_ELEMENTS:
+            if elements > limits.ELEMENTS:
                 raise self._wrong(f"has the absurd shape {list(shape)}")
             if offset % self._alignment:
                 raise self._wrong(f"starts at {offset}, no multiple of {self._alignment}")
@@ -409,14 +420,17 @@ class _Reader:
         value: Scalar = layout.unpack(self._take(layout.size))[0]
         return value
 
-    def _string(self, limit: int) -> str:
+    def _string(self, limit: int = limits.HEADER_TEXT) -> str:
         length = self._number("Q")
         self._need(length)
         self._limit("length", length, limit)
-        self._text_left -= length
-        if self._text_left < 0:
-            raise self._wrong(f"brings the text in the metadata above {_MAX_TEXT} bytes")
-        return self._take(length).decode(errors="replace")
+        if length <= self._left.text:
+            text = self._take(length).decode(errors="replace")
+            # one character beyond the first planes makes every other take four bytes
+            self._left.text -= sys.getsizeof(text)
+            if self._left.text >= 0:
+                return text
+        raise self._wrong(f"brings the text in the header above {human(limits.HEADER_TEXT)}")
 
     def _skip_strings(self, count: int) -> None:
         """Step over strings. One unpack per string is all the work there is.
@@ -425,9 +439,9 @@ class _Reader:
         moves on; so no step needs a check of its own.
         """
         self._need(count * 8)
-        self._strings_left -= count
-        if self._strings_left < 0:
-            raise self._wrong(f"brings the strings in arrays above {_MAX_STRINGS}")
+        self._left.strings -= count
+        if self._left.strings < 0:
+            raise self._wrong(f"brings the strings in arrays above {limits.HEADER_STRINGS}")
         unpack = struct.Struct(f"{self._order}Q").unpack_from
         start, left = self._at, count
         while left:
@@ -444,7 +458,8 @@ class _Reader:
             self._what = f"{self._what.partition(',')[0]}, string {count - left} of {count}"
             self._need(self._base + at - self._at)
             self._at = self._base + at
-            self._limit("length", self._at - start, _MAX_STRING_BYTES)
+            self._limit("length", self._at - start, self._left.string_bytes)
+        self._left.string_bytes -= self._at - start
 
 
 def _short(name: str) -> str:

@@ -21,7 +21,14 @@ from arriero.gguf.format import TYPES_BY_NAME, ValueType
 from arriero.gguf.model import describe
 from arriero.gguf.reader import Header, LazyArray, Part, TensorInfo, Value
 from arriero.gguf.source import LocalSource, Source
-from arriero.gguf.writer import appearing, encode, encode_texts, header_bytes, vocabulary_keys
+from arriero.gguf.writer import (
+    Encoded,
+    appearing,
+    encode,
+    encode_texts,
+    header_bytes,
+    vocabulary_keys,
+)
 
 _GENERAL: Final = {"alignment", "architecture", "file_type", "quantization_version", "type"}
 _WORD: Final = re.compile(r"[a-z0-9_-]{1,32}\Z")
@@ -312,7 +319,7 @@ def write_header(header: Header, path: Path) -> list[Path]:
                 for t in header.tensors
                 if t.part == number
             ]
-            file.write(header_bytes(keys, tensors))
+            file.writelines(header_bytes(keys, tensors))
             start = -(-file.tell() // header.alignment) * header.alignment
             file.truncate(start + max(part.bytes - part.data_offset, 0))
     return paths
@@ -361,7 +368,7 @@ def write_skeleton(header: Header, directory: Path) -> Path:
     return paths[0]
 
 
-def _encoded(metadata: Mapping[str, Value]) -> Iterator[tuple[str, bytes]]:
+def _encoded(metadata: Mapping[str, Value]) -> Iterator[tuple[str, Encoded]]:
     tokens = metadata.get(_TOKENS)
     for key, value in metadata.items():
         if key == _TOKENS:
@@ -374,7 +381,7 @@ def _encoded(metadata: Mapping[str, Value]) -> Iterator[tuple[str, bytes]]:
         yield from vocabulary_keys(tokens.count)
 
 
-def _split_keys(number: int, parts: int, tensors: int) -> list[tuple[str, bytes]]:
+def _split_keys(number: int, parts: int, tensors: int) -> list[tuple[str, Encoded]]:
     """llama.cpp asks for exactly these types."""
     return [
         ("split.no", encode(number, ValueType.UINT16)),

@@ -14,8 +14,9 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import BinaryIO, Final, Literal, TypeVar
 
 from arriero.base.errors import ArrieroError, NotFoundError, UsageError
 from arriero.base.sizes import human
@@ -62,7 +63,7 @@ def write_model(
         )
     tensors = list(architectures.tensors(shape))
     with appearing(path, model_bytes(shape) if weights == "random" else 0) as file:
-        file.write(header_bytes(_metadata(shape), _tensor_table(tensors, shape)))
+        file.writelines(header_bytes(_metadata(shape), _tensor_table(tensors, shape)))
         offset = _pad(file.tell())
         for index, tensor in enumerate(tensors):
             if weights == "random":
@@ -142,7 +143,7 @@ def _nameless(directory: Path) -> int | None:
     return None
 
 
-def _metadata(shape: Shape) -> list[tuple[str, bytes]]:
+def _metadata(shape: Shape) -> list[tuple[str, Encoded]]:
     keys: dict[str, Value] = {
         "general.architecture": shape.arch,
         "general.name": shape.name,
@@ -166,24 +167,34 @@ Entry = tuple[str, tuple[int, ...], int, int]
 """One row of the tensor table: name, dimensions, id of the type, offset from the first tensor."""
 
 
-def header_bytes(keys: Iterable[tuple[str, bytes]], tensors: Iterable[Entry]) -> bytes:
-    """A whole header, without the padding after it.
+Encoded = bytes | Iterable[bytes]
+"""A value as :func:`encode` makes it; a long one in pieces."""
+
+
+def header_bytes(keys: Iterable[tuple[str, Encoded]], tensors: Iterable[Entry]) -> Iterator[bytes]:
+    """A whole header in pieces, without the padding after it.
 
     Args:
         keys: Each with its value as :func:`encode` makes it.
     """
-    written = [_string(key) + value for key, value in keys]
+    held = list(keys)
     table = [
         _string(name)
         + struct.pack(f"<I{len(dims)}Q", len(dims), *dims)
         + struct.pack("<IQ", kind, offset)
         for name, dims, kind, offset in tensors
     ]
-    head = MAGIC + struct.pack("<IQQ", _VERSION, len(table), len(written))
-    return b"".join((head, *written, *table))
+    yield MAGIC + struct.pack("<IQQ", _VERSION, len(table), len(held))
+    for key, value in held:
+        yield _string(key)
+        if isinstance(value, bytes):
+            yield value
+        else:
+            yield from value
+    yield from table
 
 
-def vocabulary_keys(count: int) -> Iterator[tuple[str, bytes]]:
+def vocabulary_keys(count: int) -> Iterator[tuple[str, Encoded]]:
     """The keys of a vocabulary of so many tokens, values encoded."""
     keys: dict[str, Value] = {
         "tokenizer.ggml.model": "gpt2",
@@ -192,17 +203,33 @@ def vocabulary_keys(count: int) -> Iterator[tuple[str, bytes]]:
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_eos_token": False,
         "tokenizer.chat_template": vocabulary.CHAT_TEMPLATE,
-        "tokenizer.ggml.token_type": list(vocabulary.token_types(count)),
     }
     yield from ((key, encode(value)) for key, value in keys.items())
+    yield "tokenizer.ggml.token_type", _encode_integers(count, vocabulary.token_types(count))
     yield "tokenizer.ggml.tokens", encode_texts(count, vocabulary.tokens(count))
     yield "tokenizer.ggml.merges", encode_texts(1, vocabulary.merges())
 
 
-def encode_texts(count: int, texts: Iterable[str]) -> bytes:
-    """An array of strings with its type."""
-    head = struct.pack("<IIQ", ValueType.ARRAY, ValueType.STRING, count)
-    return head + b"".join(map(_string, texts))
+def encode_texts(count: int, texts: Iterable[str]) -> Iterator[bytes]:
+    """An array of strings with its type, in pieces: a vocabulary of millions is never held."""
+    yield struct.pack("<IIQ", ValueType.ARRAY, ValueType.STRING, count)
+    for some in _batched(texts):
+        yield b"".join(map(_string, some))
+
+
+def _encode_integers(count: int, numbers: Iterable[int]) -> Iterator[bytes]:
+    yield struct.pack("<IIQ", ValueType.ARRAY, ValueType.INT32, count)
+    for some in _batched(numbers):
+        yield struct.pack(f"<{len(some)}i", *some)
+
+
+_T = TypeVar("_T")
+
+
+def _batched(items: Iterable[_T], size: int = 1 << 12) -> Iterator[list[_T]]:
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> bytes:

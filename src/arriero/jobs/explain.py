@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
+import stat
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -17,6 +20,8 @@ from arriero.logs.model import Reading
 from arriero.record import Explanation
 
 CHUNK: Final = 1 << 20
+WRITER_SECONDS: Final = 30.0
+"""How long a named pipe may wait for somebody who writes to it."""
 _PACKED: Final = {
     b"\x1f\x8b": "zcat",
     b"BZh": "bzcat",
@@ -35,12 +40,37 @@ def explain_file(path: Path) -> Explanation:
         UsageError: It cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             return explain_stream(file, str(path))
     except FileNotFoundError:
         raise NotFoundError(f"no log file {path}", hint="- reads standard input") from None
     except (OSError, ValueError) as error:
         raise _unreadable(str(path), error) from None
+
+
+def _opened(path: Path) -> BufferedReader:
+    """The file, or the pipe once something was written to it."""
+    file = open(path, "rb", opener=_at_once)  # noqa: SIM115  needs an opener; the caller's
+    if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        if not select.select([file], [], [], WRITER_SECONDS)[0]:
+            file.close()
+            raise OSError(0, f"nobody wrote to this pipe for {WRITER_SECONDS:.0f} s")
+        os.set_blocking(file.fileno(), True)
+    return file
+
+
+def _is_endless(stream: BufferedReader) -> bool:
+    """Whether it is a device without an end, such as ``/dev/zero``."""
+    try:
+        what = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # not a file of the system
+        return False
+    null = os.stat(os.devnull).st_rdev  # noqa: PTH116
+    return stat.S_ISCHR(what.st_mode) and what.st_rdev != null and not stream.isatty()
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def explain_stream(stream: BufferedReader, source: str) -> Explanation:
@@ -52,12 +82,18 @@ def explain_stream(stream: BufferedReader, source: str) -> Explanation:
     Raises:
         UsageError: It cannot be read, or is compressed.
     """
+    if _is_endless(stream):
+        raise _unreadable(_called(source), OSError(0, "it is a device, not a log"))
     chunks = _Chunks(stream, source)
     try:
         found = explain_chunks(chunks, source)
     except OSError as error:
-        raise _unreadable("standard input" if source == "-" else source, error) from None
+        raise _unreadable(_called(source), error) from None
     return msgspec.structs.replace(found, complete=False) if chunks.interrupted else found
+
+
+def _called(source: str) -> str:
+    return "standard input" if source == "-" else source
 
 
 def _unreadable(what: str, error: OSError | ValueError) -> UsageError:
@@ -92,7 +128,7 @@ class _Chunks:
         chunk = self._next()
         unpack = next((tool for magic, tool in _PACKED.items() if chunk.startswith(magic)), None)
         if unpack is not None:
-            what = "standard input" if self._source == "-" else self._source
+            what = _called(self._source)
             given = "FILE" if self._source == "-" else shlex.quote(self._source)
             raise UsageError(
                 f"{what} is compressed",

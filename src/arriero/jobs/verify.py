@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.base.words import Kind, Phase, TrialOutcome
@@ -31,8 +32,6 @@ from arriero.trial.load import Client
 
 _PROPS_S: Final = 10.0
 """Seconds that a server may take to say what it is."""
-_MOST_SLOTS: Final = 4096
-"""llama.cpp's own ceiling is 256; every slot gets a request at the same time."""
 
 
 @dataclass(frozen=True)
@@ -229,8 +228,6 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, TimeoutError):
         return f"no answer within {_PROPS_S:.0f} s"
-    if isinstance(error, aiohttp.TooManyRedirects):
-        return "it redirects without end"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "no address is known for this name"
     number = getattr(error, "errno", None)
@@ -249,6 +246,12 @@ async def _load(server: Serving, options: Options) -> LoadResult:
             hint="is the server running, and is the address right?",
             id="no-server",
         ) from None
+    if 300 <= status < 400:
+        raise UsageError(
+            f"{server.url('')} answers with a redirect ({status})",
+            hint="give the address that it leads to",
+            id="redirect",
+        )
     if status == 401:
         asks = "refuses this API key" if server.api_keys else "asks for an API key"
         raise UsageError(f"the server {asks}", hint="give it with --api-key")
@@ -263,7 +266,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
     try:
         n_slots = int(props["total_slots"])
         n_ctx_slot = int(props["default_generation_settings"]["n_ctx"])
-        if not (1 <= n_slots <= _MOST_SLOTS and 1 <= n_ctx_slot < 1 << 31):
+        if not (1 <= n_slots <= limits.SLOTS and 1 <= n_ctx_slot <= limits.SLOT_CONTEXT):
             raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
         raise NotFoundError(

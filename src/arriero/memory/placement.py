@@ -183,8 +183,23 @@ def weights(
     """
     if not header.tensors:
         return ()
-    plan = _Weights(header, hparams, settings, layers, devices, quirks or Quirks())
-    return tuple(plan.buffers())
+    request = settings.request
+    return _placed(
+        _Asked(
+            tensors=_Tensors(header.tensors),
+            arch=hparams.arch,
+            n_layer=hparams.n_layer,
+            n_layer_nextn=hparams.n_layer_nextn,
+            layers=tuple(layers),
+            devices=tuple(devices),
+            quirks=quirks or Quirks(),
+            overrides=request.overrides,
+            load_mtp=request.load_mtp,
+            no_host=request.no_host,
+            use_extra_bufts=request.use_extra_bufts,
+            mmap=settings.mmap,
+        )
+    )
 
 
 def quirks_of(
@@ -229,26 +244,54 @@ def repacked_types(
     return None
 
 
+class _Tensors:
+    """The tensors of one header as a key: thousands of them are not compared one by one."""
+
+    def __init__(self, tensors: tuple[TensorInfo, ...]) -> None:
+        self.tensors = tensors
+
+    def __hash__(self) -> int:
+        return id(self.tensors)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Tensors) and self.tensors is other.tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """All that decides where weights go: the same for most of the plans that one question takes."""
+
+    tensors: _Tensors
+    arch: str
+    n_layer: int
+    n_layer_nextn: int
+    layers: tuple[str, ...]
+    devices: tuple[str, ...]
+    quirks: Quirks
+    overrides: tuple[tuple[str, str], ...]
+    load_mtp: bool
+    no_host: bool
+    use_extra_bufts: bool
+    mmap: bool
+
+
+@lru_cache(maxsize=32)
+def _placed(asked: _Asked) -> tuple[WeightBuffer, ...]:
+    return tuple(_Weights(asked).buffers())
+
+
 class _Weights:
-    def __init__(
-        self,
-        header: Header,
-        hparams: Hparams,
-        settings: Settings,
-        layers: Sequence[str],
-        devices: Sequence[str],
-        quirks: Quirks,
-    ) -> None:
-        self._header, self._h, self._settings = header, hparams, settings
-        self._layers, self._devices, self._quirks = layers, devices, quirks
-        names = tuple(tensor.name for tensor in header.tensors)
+    def __init__(self, asked: _Asked) -> None:
+        self._asked, self._tensors = asked, asked.tensors.tensors
+        self._layers, self._devices, self._quirks = asked.layers, asked.devices, asked.quirks
+        names = tuple(tensor.name for tensor in self._tensors)
         self._overridden: dict[str, str] = {}
-        for pattern, buffer in reversed(settings.request.overrides):  # the first that matches wins
+        for pattern, buffer in reversed(asked.overrides):  # the first that matches wins
             self._overridden |= dict.fromkeys(_matched(pattern, names), buffer)
 
     def buffers(self) -> list[WeightBuffer]:
         placed: dict[str, list[TensorInfo]] = {}
-        for tensor in self._header.tensors:
+        for tensor in self._tensors:
             for device in self._places(tensor):
                 placed.setdefault(device, []).append(tensor)
         host = host_buffer(self._devices)
@@ -263,9 +306,9 @@ class _Weights:
                 buffers.append(WeightBuffer(device, self._sum(tensors, device)))
             elif not tensors:
                 continue
-            elif self._settings.mmap:
+            elif self._asked.mmap:
                 buffers.append(WeightBuffer(MAPPED, _ranges(tensors)))
-            elif host and not self._settings.request.no_host:
+            elif host and not self._asked.no_host:
                 buffers.append(WeightBuffer(host, self._sum(tensors, device)))
             else:
                 buffers.append(WeightBuffer(CPU, self._sum(tensors, device)))
@@ -292,20 +335,20 @@ class _Weights:
         if name in _INPUT:
             return {CPU}
         if name in _ROPE:
-            return set(self._layers[: self._h.n_layer])
-        if name in _FIRST_LAYER and self._h.arch not in _TIED_ELSEWHERE:
+            return set(self._layers[: self._asked.n_layer])
+        if name in _FIRST_LAYER and self._asked.arch not in _TIED_ELSEWHERE:
             return {self._layers[0]}
         return {self._layers[-1]}
 
     def _of_layer(self, il: int) -> set[str]:
-        h = self._h
-        if il >= h.n_layer and h.n_layer_nextn and not self._settings.request.load_mtp:
+        asked = self._asked
+        if il >= asked.n_layer and asked.n_layer_nextn and not asked.load_mtp:
             return set()  # NextN layers are read for speculation only
         return {self._layers[min(il, len(self._layers) - 1)]}
 
     @property
     def _is_tied(self) -> bool:
-        return not any(t.name == "output.weight" for t in self._header.tensors)
+        return not any(t.name == "output.weight" for t in self._tensors)
 
     def _sum(self, tensors: Sequence[TensorInfo], device: str) -> int:
         alignment = CPU_ALIGNMENT if device == CPU else self._quirks.alignment
@@ -313,7 +356,7 @@ class _Weights:
 
     def repackable(self, tensors: Sequence[TensorInfo]) -> list[TensorInfo]:
         """The most that a CPU keeps in a layout of its own."""
-        if not self._settings.request.use_extra_bufts or host_buffer(self._devices):
+        if not self._asked.use_extra_bufts or host_buffer(self._devices):
             return []
         return [
             t

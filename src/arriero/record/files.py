@@ -5,18 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError
+from arriero.base.sizes import human
 from arriero.record import documents
-
-CEILING: Final = 1 << 28
-"""No document is larger than 256 MiB; a larger file is not one."""
 
 _TAG: Final = re.compile(r"arriero\.([a-z-]{1,32})/(\d{1,6})\Z")
 _HINTS: Final = {
@@ -112,22 +110,15 @@ def read_document(path: Path) -> msgspec.Struct:
         RecordError: It cannot be read, or is damaged, unknown, or of a newer version.
     """
     try:
-        # A pipe without a writer must not hold us up.
-        with open(path, "rb", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RecordError(f"{path} is not a file")
-            data = file.read(CEILING + 1)
+        with limits.open_regular(path) as file:
+            data = file.read(limits.DOCUMENT + 1)
     except FileNotFoundError:
         raise NotFoundError(f"no record {path}", hint="is the path right, from here?") from None
     except (OSError, ValueError) as error:
         raise _told("read", path, error) from None
-    if len(data) > CEILING:
-        raise RecordError(f"{path} is larger than any Arriero document (256 MiB)")
+    if len(data) > limits.DOCUMENT:
+        raise RecordError(f"{path} is larger than any Arriero document ({human(limits.DOCUMENT)})")
     return decode(data, str(path))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def write_document(path: Path, document: msgspec.Struct) -> None:

@@ -26,13 +26,12 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from arriero.base import limits
 from arriero.command import Mode, Serving
 from arriero.logs import Mark
 from arriero.record import Requests, Speed, Step
 from arriero.trial.image import data_address
 
-MAX_BODY: Final = 4 << 20
-"""Bytes of a reply that are read; the longest that a server sends here is a few KiB."""
 PREDICT: Final = 2
 """Tokens generated per request: enough for decode to run, few enough to be quick."""
 SHORT: Final = 16
@@ -139,15 +138,18 @@ class Client:
 
     async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and decoded JSON (or text) of one call; raises what aiohttp raises."""
-        async with self._session.request(method, self._serving.url(path), json=body) as response:
+        # a redirect would be measured, and reported, under this server's name
+        async with self._session.request(
+            method, self._serving.url(path), json=body, allow_redirects=False
+        ) as response:
             raw = bytearray()
             async for piece in response.content.iter_chunked(1 << 16):
                 raw += piece
-                if len(raw) > MAX_BODY:
+                if len(raw) > limits.REPLY:
                     break
         try:
             return response.status, msgspec.json.decode(bytes(raw))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return response.status, raw.decode("utf-8", "replace")
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 import psutil
 
+from arriero.base import limits
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
@@ -413,7 +414,9 @@ async def _slots(server: Serving, n_seq_max: int | None, n_ctx_seq: int | None) 
             if status == 200 and isinstance(props, dict):
                 n_seq_max = n_seq_max or int(props["total_slots"])
                 n_ctx_seq = n_ctx_seq or int(props["default_generation_settings"]["n_ctx"])
-    return n_seq_max or 1, n_ctx_seq or 512
+    # what answers need not be what was started: its word is taken within llama.cpp's own bounds
+    slots = min(max(n_seq_max or 1, 1), limits.SLOTS)
+    return slots, min(max(n_ctx_seq or 512, 1), limits.SLOT_CONTEXT)
 
 
 def growth(samples: list[Sample]) -> int | None:
