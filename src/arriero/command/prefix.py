@@ -64,6 +64,13 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
     "stdbuf": _wrapper("", "-i --input -o --output -e --error"),
 }
 
+_EMULATOR: Final = _wrapper(
+    "-strace -singlestep -one-insn-per-tb",
+    "-cpu -L -s -E -U -0 -r -B -R -p -seed -g -d -dfilter -D -plugin",
+)
+"""qemu's user mode: it runs one program as on another CPU. Options take one dash or two."""
+_EMULATOR_NAME: Final = re.compile(r"qemu-(?!system)[a-z0-9_]+(?:-static)?\Z")
+
 _REASONS: Final = (
     (
         "docker podman nerdctl kubectl lxc apptainer singularity toolbox distrobox flatpak",
@@ -124,7 +131,7 @@ def read_prefix(words: Sequence[str], environ: Mapping[str, str]) -> Prefix:
     assigned: list[int] = []
     at = _assignments(words, 0, seen, assigned)
     leading = at
-    while at < len(words) and (wrapper := _WRAPPERS.get(base_name(words[at]))):
+    while at < len(words) and (wrapper := _wrapper_of(base_name(words[at]))):
         name = base_name(words[at])
         at = _skip_options(words, at + 1, name, wrapper, seen)
         if name == "env":
@@ -137,6 +144,15 @@ def read_prefix(words: Sequence[str], environ: Mapping[str, str]) -> Prefix:
         )
     _refuse(words, at)
     return Prefix(leading, at, tuple(assigned), seen)
+
+
+def is_emulator(word: str) -> bool:
+    """Whether a word is an emulator of qemu's, which runs one program as on another CPU."""
+    return _EMULATOR_NAME.match(base_name(word)) is not None
+
+
+def _wrapper_of(name: str) -> _Wrapper | None:
+    return _EMULATOR if is_emulator(name) else _WRAPPERS.get(name)
 
 
 def base_name(word: str) -> str:
@@ -175,12 +191,18 @@ def _skip_options(
                 seen.pop(value, None)
             else:
                 seen.clear()
+        elif wrapper is _EMULATOR and option in ("-E", "-U"):
+            seen.pop(value, None)
+            if option == "-E" and "=" in value:
+                seen.update([value.split("=", 1)])
         at += 1
     return at
 
 
 def _split_option(word: str, wrapper: _Wrapper) -> tuple[str, bool, str]:
     """An option's name, whether its value is glued to it, and that value."""
+    if wrapper is _EMULATOR:
+        return word.replace("--", "-", 1), False, ""
     if word.startswith("--"):
         option, glued, value = word.partition("=")
         return option, bool(glued), value

@@ -1,7 +1,8 @@
-"""Pools of memory and what limits them, who holds device memory, what a process may see."""
+"""The CPU, pools of memory and what limits them, who holds them, what a process may see."""
 
 from __future__ import annotations
 
+from arriero.machine.cpu import Cpu, Misfit, cpu_behind, misfit, this_cpu
 from arriero.machine.host import Bound, host_bounds, host_pool
 from arriero.machine.model import Holder, Pool
 from arriero.machine.nvml import Nvml, nvml
@@ -10,15 +11,20 @@ from arriero.machine.usage import device_memory, holders, visibility, wait_for_m
 
 __all__ = [
     "Bound",
+    "Cpu",
     "Holder",
+    "Misfit",
     "Nvml",
     "Pool",
+    "cpu_behind",
     "device_memory",
     "holders",
     "host_bounds",
     "host_pool",
+    "misfit",
     "nvml",
     "pools",
+    "this_cpu",
     "visibility",
     "wait_for_memory",
 ]
