@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.projector import Projector, write_projector
 from arriero.gotchas import Facts
+from arriero.machine import Cpu, Misfit, misfit
 from arriero.memory import parse_pools, plan_budget
 from arriero.record import Plan
 
@@ -40,6 +42,14 @@ PROJECTORS = {
     "pixtral": Projector(kind="pixtral"),
     "narrow": Projector(projection=64),
 }
+
+
+NEWER = frozenset({"AVX512", "AVX512_VNNI", "AVX_VNNI", "AMX_INT8"})
+
+
+def unfit(compiled: Iterable[str] | None, has: frozenset[str]) -> Misfit | None:
+    """What an engine lacks on a CPU that has these features and of the newer ones no other."""
+    return misfit(compiled, Cpu(has, NEWER - has))
 
 
 class Models:
@@ -73,6 +83,7 @@ def facts(
     env: dict[str, str] | None = None,
     workers: dict[str, bool] | None = None,
     refused: dict[str, Refusal] | None = None,
+    lacking: Misfit | None = None,
 ) -> Facts:
     """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
     path = str(model) if model else "missing.gguf"
@@ -99,6 +110,7 @@ def facts(
         devices_or_none=parse_devices(devices) if devices is not None else None,
         workers_or_none=workers,
         refused=refused or {},
+        misfit=lacking,
         planner=planner,
         own=build in KNOWN,
     )
@@ -116,4 +128,5 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
         env=case.get("env"),
         workers=case.get("workers"),
         refused={name: Refusal(**how) for name, how in case.get("refused", {}).items()},
+        lacking=unfit(case.get("compiled"), frozenset(case.get("cpu", ()))),
     )

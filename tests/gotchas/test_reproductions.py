@@ -12,8 +12,9 @@ from arriero.gguf.projector import write_projector
 from arriero.gotchas import registry
 from arriero.gotchas.model import Reproduction, Run
 from arriero.gotchas.registry import Entry
-from tests.gotchas.given import facts
+from tests.gotchas.given import facts, unfit
 
+HASWELL = frozenset({"AVX2"})
 DEVICE = "  Vulkan0: llvmpipe (2048 MiB, 2048 MiB free)\n"
 ALL = [(entry, one) for entry in registry().entries for one in entry.reproductions]
 
@@ -51,6 +52,9 @@ def test_finds_the_run_and_spares_the_control(
             env=dict(run.env),
             workers=answering,
             refused=refused,
+            lacking=unfit(("AVX2",) if run.other_engine else ("AVX2", "AVX512"), HASWELL)
+            if run.behind
+            else None,
             devices=None if run.workers else DEVICE * shown,
         )
         return len(list(entry.detect(known)))

@@ -15,8 +15,8 @@ from arriero.engine.installation import Engine
 from arriero.process import run
 
 X86: Final = (
-    *("SSE3", "SSSE3", "AVX", "AVX2", "F16C", "FMA", "BMI2", "AVX_VNNI"),
-    *("AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16", "AMX_INT8"),
+    *("SSE3", "SSSE3", "AVX", "AVX2", "F16C", "FMA", "BMI2"),
+    *("AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16", "AVX_VNNI", "AMX_INT8"),
 )
 """What llama.cpp names in its ``system_info`` line, of x86."""
 _SECONDS: Final = 20.0
@@ -26,13 +26,22 @@ def compiled_for(engine: Engine, environ: Mapping[str, str]) -> tuple[str, ...] 
     """The features of x86 that an engine's CPU library was compiled for, as ``system_info`` names
     them; None where it cannot be asked.
 
-    That is so for a static build, outside Linux, and where several libraries lie beside each other:
-    such an engine takes the one that suits the CPU when it starts.
+    That is so for a static build, outside Linux, for a script that starts something, and where
+    several libraries lie beside each other: such an engine takes what suits the CPU at its start.
     """
     library = cpu_library(engine.path.resolve().parent)
-    if library is None or sys.platform != "linux":
+    if library is None or sys.platform != "linux" or not is_binary(engine):
         return None
     return asked(library, engine.environment(environ))
+
+
+def is_binary(engine: Engine) -> bool:
+    """Whether it is the program itself: what a script starts, and where, nobody knows."""
+    try:
+        with engine.path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def cpu_library(directory: Path) -> Path | None:

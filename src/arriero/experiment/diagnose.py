@@ -41,6 +41,7 @@ from arriero.experiment.search import SOFT_LAUNCHES, Search
 from arriero.experiment.sizes import PrintedSizes
 from arriero.experiment.slopes import slopes
 from arriero.logs.model import Failure
+from arriero.machine.cpu import INSTEAD
 from arriero.memory.context import context_step
 from arriero.memory.settings import AUTO_SLOTS
 from arriero.memory.threads import stack_bytes
@@ -341,6 +342,8 @@ class Diagnoser:
     def _blame(self, trial: Trial) -> None:
         if trial.failure is not None:
             self.verdict = verdict_of(trial.failure, trial.n)
+            if trial.failure.cpu is not None:
+                self.notes.append(INSTEAD)
 
     def _depends_on_size(self, failure: Failure) -> bool:
         """Whether slots and context matter: memory ran out, it died at the limit, or the start as

@@ -19,12 +19,13 @@ from arriero.base.errors import ArrieroError, EngineError
 from arriero.base.redact import Redactor
 from arriero.base.words import Evidence, LimitKind, TrialOutcome
 from arriero.command import builtin_flags, parse_command
-from arriero.engine import Engine, list_devices
+from arriero.engine import Engine, compiled_for, list_devices
 from arriero.engine.devices import ask_workers
 from arriero.gguf import Shape, write_model
 from arriero.gguf.projector import Projector, write_projector
 from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
 from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
+from arriero.machine import cpu_behind, misfit
 from arriero.process import Limit, Running, clean_environment, free_port, start
 from arriero.record import GotchaVerdict, RunEvidence, Trial
 from arriero.trial import Bench, LoadPlan, Patience, TrialSpec, describe_status, run_trial
@@ -112,6 +113,8 @@ class Lab:
                         raise _CannotRunError("there is no ggml-rpc-server beside the engine")
                 case Needs.OTHER_BUILD:
                     self._require_skew()
+                case Needs.OTHER_CPU:
+                    self._require_other_cpu(reproduction.run)
                 case Needs.ADDRESS_SPACE:
                     if sys.platform != "linux":
                         raise _CannotRunError("address space cannot be limited here")
@@ -133,6 +136,18 @@ class Lab:
                 " needs --worker-engine of another protocol"
             )
 
+    def _require_other_cpu(self, run: Run) -> None:
+        """That the CPU behind the run's words is none for this engine, and one for the other."""
+        environ, words = clean_environment(), run.behind.split()
+        cpu = cpu_behind(words, environ)
+        if cpu is None:
+            raise _CannotRunError(f"there is no {words[0]} here, or it does not say what it can do")
+        if misfit(compiled_for(self.engine, environ), cpu) is None:
+            raise _CannotRunError("this engine was compiled for nothing that such a CPU lacks")
+        other = self.worker_engine
+        if other is None or misfit(compiled_for(other, environ), cpu) is not None:
+            raise _CannotRunError("needs --worker-engine of a build for such a CPU")
+
     def _vulkan(self) -> str:
         """The first Vulkan device; empty without one."""
         environ = {**clean_environment(), **HIDDEN, **FIRST_VULKAN}
@@ -143,7 +158,7 @@ class Lab:
         return next((d.description for d in found if d.name.startswith("Vulkan")), "")
 
     def _machine(self, reproduction: Reproduction) -> str:
-        parts = [f"{platform.system()} {platform.machine()}", "CPU"]
+        parts = [f"{platform.system()} {platform.machine()}", reproduction.run.behind or "CPU"]
         if Needs.VULKAN in reproduction.needs:
             parts[1] = f"Vulkan: {self._vulkan() or 'none'}"
         if Needs.RPC_SERVER in reproduction.needs:
@@ -243,10 +258,11 @@ class Lab:
         self.launches += 1
         scratch = self.scratch / f"run-{self.launches}"
         environ = {**clean_environment(), **HIDDEN, **run.env}
-        words = ["llama-server", "-m", model, *flags]
-        command = parse_command(words, builtin_flags(), environ).with_flags(self.engine.flags)
+        engine = (self.worker_engine if run.other_engine else None) or self.engine
+        words = [*run.behind.split(), "llama-server", "-m", model, *flags]
+        command = parse_command(words, builtin_flags(), environ).with_flags(engine.flags)
         bench = Bench(
-            engine=self.engine,
+            engine=engine,
             limit=Limit(limit, LimitKind.ADDRESS_SPACE) if limit else None,
             scratch=scratch,
             cwd=self.scratch,

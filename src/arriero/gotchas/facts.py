@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arriero.engine import Engine, ListedDevice
     from arriero.engine.devices import Refusal
     from arriero.gguf import Header, Model
-    from arriero.machine import Pool
+    from arriero.machine import Misfit, Pool
     from arriero.memory import Settings
     from arriero.memory.caches import CacheTensor
     from arriero.memory.hparams import Hparams
@@ -50,6 +50,8 @@ class Facts:
     """Endpoint → whether a usable worker answered; None unless ``--probe`` asked."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """Endpoint → how the engine refuses that worker's version of the protocol."""
+    misfit: Misfit | None = None
+    """What the engine was compiled for and the command's CPU lacks; None also where not known."""
     projector_or_none: Header | None = None
     """The header of ``--mmproj``."""
     planner: Planner = field(default=lambda _: None, repr=False)

@@ -200,6 +200,10 @@ class Run:
     """Requests at least; the standard load sends about ten by itself."""
     shared: int = 0
     """Tokens that all prompts begin with."""
+    behind: str = ""
+    """Words before ``llama-server``, parted by spaces."""
+    other_engine: bool = False
+    """On the second engine (``--worker-engine``) instead of the one that is verified."""
     image: int = 0
     """Pixels a side of an image that is sent in a chat before everything else; 0 sends none."""
 
@@ -229,6 +233,8 @@ class Needs(StrEnum):
     """``ggml-rpc-server`` beside the engine."""
     OTHER_BUILD = "other-build"
     """A second installation of llama.cpp, with a ``ggml-rpc-server`` that the engine refuses."""
+    OTHER_CPU = "other-cpu"
+    """An emulator of another CPU, an engine that was not compiled for it, and one that was."""
     ADDRESS_SPACE = "address-space"
     """A system that limits address space."""
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arriero.engine import Engine, ListedDevice
     from arriero.engine.devices import Refusal
     from arriero.gguf import Header
-    from arriero.machine import Pool
+    from arriero.machine import Misfit, Pool
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,18 @@ class _Checking:
             devices_or_none=devices,
             workers_or_none=self._workers(command, devices),
             refused=refused,
+            misfit=self._misfit(command, engine, source),
             planner=planner,
             own=engine is not None or build in KNOWN,
         )
+
+    def _misfit(self, command: Command, engine: Engine | None, source: _Source) -> Misfit | None:
+        """Only for a command that would run here: a file's may be another machine's."""
+        if engine is None or not source.may_run or self.options.budget is not None:
+            return None
+        from arriero.jobs._engine import misfit_of
+
+        return misfit_of(engine, command)
 
     def _pools(
         self, header: Header | None, devices: Sequence[ListedDevice] | None

@@ -27,9 +27,10 @@ from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import Header, open_model, read_source, skeleton
 from arriero.gguf.reader import first_part
 from arriero.jobs._baseline import refuse_other_uses
-from arriero.jobs._engine import engine_record
+from arriero.jobs._engine import engine_record, failure_of, misfit_of
 from arriero.jobs._runs import calibrations
-from arriero.machine import Pool, pools
+from arriero.machine import Misfit, Pool, pools
+from arriero.machine.cpu import INSTEAD
 from arriero.memory import plan_budget, settings_of
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
@@ -266,8 +267,9 @@ class _Job:
         header, model = self._model(spec)
         draft, mmproj = (self._beside(name) for name in ("-md", "--mmproj"))
         devices = self._devices()
+        unfit = self._misfit()
         held = self._options.budget if self._options.budget is not None else pools(devices)
-        asked = self._asked(model, held, devices)
+        asked = None if unfit is not None and unfit.sure else self._asked(model, held, devices)
         build = self._engine.build if self._engine else self._options.assume_build
         past = calibrations(
             store,
@@ -306,6 +308,7 @@ class _Job:
             argv=self._command.safe_argv(),
             engine=engine_record(self._engine) if self._engine else None,
             header=self._reads,
+            failure=failure_of(unfit) if unfit is not None and unfit.sure else None,
             notes=(*notes, *self._notes, *base.notes),
         )
         try:
@@ -389,6 +392,18 @@ class _Job:
             text = f"the engine does not list its devices: {error.message}"
             self._notes.append(PlanNote(id="engine", text=text))
             return ()
+
+    def _misfit(self) -> Misfit | None:
+        """What this machine's CPU lacks for the engine; of a budget's machine nothing is known."""
+        if self._engine is None or self._options.budget is not None:
+            return None
+        found = misfit_of(self._engine, self._command)
+        if found is not None:
+            text = f"this engine was compiled for {found.told}"
+            if found.sure:
+                text = f"{text}; it is not asked, so that compute is a bound; {INSTEAD}"
+            self._notes.append(PlanNote(id="engine", text=text))
+        return found
 
     def _asked(
         self, model: Path, held: Sequence[Pool], devices: Sequence[ListedDevice]

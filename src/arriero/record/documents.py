@@ -547,6 +547,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The installation that was asked; null where there is none."""
     header: HeaderReads | None = None
     """For a model that is not on this machine."""
+    failure: Failure | None = None
+    """What ends every start of this engine here, whatever fits: it was compiled for another CPU."""
     complete: bool = True
     """False when it was interrupted: advice or frontier are missing."""
 

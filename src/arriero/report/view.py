@@ -224,7 +224,7 @@ def plan(doc: Plan) -> PlanView:
     copy = best.argv if best and fixes else ()
     wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
     refused = _noted(doc, "refused")
-    given = doc.argv if doc.fits is not False else ()
+    given = doc.argv if doc.fits is not False and doc.failure is None else ()
     return PlanView(
         setting=say.planned(doc),
         unfinished="" if doc.complete else "INTERRUPTED: changes and frontier are missing.",
@@ -391,6 +391,9 @@ def _plan_finding(doc: Plan) -> Finding:
     if refused := _noted(doc, "refused"):
         told = f"{'; '.join(refused)}. Nothing was loaded."
         return Finding(word="REFUSED", tone=Tone.BAD, sentence=told)
+    if doc.failure is not None:
+        told = f"{_sentence(doc.failure)}. Nothing was loaded."
+        return Finding(word="CANNOT START", tone=Tone.BAD, sentence=told)
     pools = [one for one in _plans.contents(doc) if one.shares or one.fits is False]
     if doc.fits:
         alone = len(pools) == 1

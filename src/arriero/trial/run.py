@@ -27,9 +27,10 @@ from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
 from arriero.command import Command, Serving, serving
-from arriero.engine import Engine
+from arriero.engine import Engine, compiled_for, is_binary
 from arriero.logs import LogReader, Mark
-from arriero.logs.model import Failure, Reading
+from arriero.logs.model import Cpu, Failure, Reading
+from arriero.machine import cpu_behind, misfit
 from arriero.process import Exit, Limit, Memory, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
 from arriero.trial.load import Client, LoadPlan, LoadResult, Reply, run_load
@@ -335,6 +336,7 @@ class _TrialRun:
         secondary = (outlived, *reading.secondary) if outlived else reading.secondary
         if failure is not None:
             failure = _at_the_limit(failure, limit)
+            failure = on_this_cpu(failure, self.bench.engine, command)
         peak = Peak(
             address_space=memory.address_space_peak,
             anonymous=max((s.anonymous or 0 for s in self.samples), default=0) or None,
@@ -509,6 +511,25 @@ def _at_the_limit(failure: Failure, limit: Limit | None) -> Failure:
         failure, kind=Kind.RUNTIME_ALLOCATION, component=None, evidence=Evidence.INFERRED,
         not_this=tuple(t for t in failure.not_this if "memory" not in t),
     )  # fmt: skip
+
+
+def on_this_cpu(failure: Failure, engine: Engine, command: Command) -> Failure:
+    """What a log cannot know of an illegal instruction: whether this CPU lacks what it belongs to.
+
+    Programs also end themselves by one on purpose. A CPU that has all that the engine was compiled
+    for makes it a crash; one that is not known leaves it as the log has it.
+    """
+    if failure.cpu is None:
+        return failure
+    environ = command.exec_environ
+    needs = failure.cpu.needs or compiled_for(engine, environ) or ()
+    cpu = cpu_behind(command.wrapper, environ) if is_binary(engine) else None
+    if not needs or cpu is None or not cpu.knows(needs):
+        return msgspec.structs.replace(failure, cpu=Cpu(needs=needs))
+    found = misfit(needs, cpu)
+    if found is None:
+        return msgspec.structs.replace(failure, kind=Kind.CRASH, cpu=None)
+    return msgspec.structs.replace(failure, cpu=Cpu(needs=found.needs, lacks=found.lacks))
 
 
 def describe_status(status: int) -> str:

@@ -1,0 +1,1 @@
+"""What the machine itself does not have, whatever the command says."""
