@@ -169,12 +169,20 @@ def test_prefix_is_kept_and_understood() -> None:
         "stdbuf -oL --error=0",
         "env -",
         "env -uA --unset=B -- nice --",
+        "qemu-x86_64 -cpu Haswell",
+        "nice /usr/bin/qemu-x86_64-static --cpu max -seed 1 -L / -E A=1 -strace",
     ],
 )
 def test_wrappers(wrapper: str) -> None:
     command = parse(f"{wrapper} ./llama-server -m x")
     assert command.wrapper == tuple(wrapper.split())
     assert command.program == "./llama-server"
+
+
+def test_an_emulator_sets_variables_for_its_program() -> None:
+    command = parse("qemu-aarch64 -E A=1 -U GONE llama-server -m x", {"GONE": "1", "B": "2"})
+    assert dict(command.environ) == {"A": "1", "B": "2"}
+    assert command.exec_environ == {"GONE": "1", "B": "2"}
 
 
 def test_setting_a_variable() -> None:
@@ -199,6 +207,8 @@ def test_setting_a_variable() -> None:
         ("./start.sh llama-server -m x", "in front of"),
         ("env -S 'A=1 x' llama-server", "env -S"),
         ("taskset -p 12", "taskset -p"),
+        ("qemu-x86_64 -version llama-server", "qemu-x86_64 -version"),
+        ("qemu-system-x86_64 -m 4G llama-server", "in front of"),
         ("A=1", "no program"),
         ("llama-server -m x 2>&1", "2>&1"),
         ("llama-server -m x '|' tee log", "only a shell"),

@@ -194,7 +194,8 @@ def _skip_options(
         elif wrapper is _EMULATOR and option in ("-E", "-U"):
             seen.pop(value, None)
             if option == "-E" and "=" in value:
-                seen.update([value.split("=", 1)])
+                variable, _, seen_as = value.partition("=")
+                seen[variable] = seen_as
         at += 1
     return at
 

@@ -84,6 +84,8 @@ class Sign:
     least: int = 0
     notice: str | None = None
     builds: tuple[int, int] | None = None
+    cpu: bool = False
+    """Only a failure at an instruction that the CPU does not have."""
     sure: bool = False
     """Whether nothing else leaves such a line."""
 

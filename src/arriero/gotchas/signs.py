@@ -49,6 +49,7 @@ def _fits(failure: Failure, sign: Sign) -> bool:
         and (not sign.components or failure.component in sign.components)
         and (not sign.phases or failure.phase in sign.phases)
         and (sign.device is None or device.startswith(sign.device))
+        and (not sign.cpu or failure.cpu is not None)
         and (failure.bytes or 0) >= sign.least
         and _says(failure, sign)
     )

@@ -3,8 +3,8 @@
 Symptom
 -------
 `Illegal instruction`, exit status 132 (SIGILL), `trap invalid opcode` in the kernel's log; before
-that, perhaps, `AMX is not ready to be used!`. `--version`, `--help` and `--list-devices` still work,
-for they compute nothing. Model, context and memory have no part in it.
+that, perhaps, `AMX is not ready to be used!`. `--version`, `--help` and `--list-devices` still
+work, for they compute nothing. Model, context and memory have no part in it.
 
 Root cause
 ----------
@@ -42,6 +42,7 @@ from arriero.gotchas.model import (
     Reproduction,
     Run,
     Severity,
+    Sign,
     Signature,
 )
 
@@ -51,6 +52,7 @@ GOTCHA = Gotcha(
     updated="2026-12-01",
     concepts=("CPU features", "SIGILL", "prebuilt engines"),
     log=("Illegal instruction", "trap invalid opcode", "AMX is not ready to be used!"),
+    signs=(Sign(cpu=True, sure=True),),
     provenance=Provenance(
         builds="seen on 10092 and 10434 as they come in wheels",
         hardware="AMD EPYC without AVX-512; qemu-x86_64 -cpu Haswell",
