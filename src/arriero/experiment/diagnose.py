@@ -35,7 +35,14 @@ from arriero.experiment.case import (
     Case,
     Point,
 )
-from arriero.experiment.evidence import boundary_of, difference, verdict_of, what_moved, why
+from arriero.experiment.evidence import (
+    boundary_of,
+    difference,
+    verdict_of,
+    what_moved,
+    why,
+    with_component,
+)
 from arriero.experiment.footprint import Footprint, kept_by_host
 from arriero.experiment.search import SOFT_LAUNCHES, Search
 from arriero.experiment.sizes import PrintedSizes
@@ -192,7 +199,7 @@ class Diagnoser:
             )
             self.launches += 1
             self.case.on_step(*_step(purpose, attempt))
-            trial = run_trial(spec, self._bench())
+            trial = self._explained(run_trial(spec, self._bench()), command)
             failure = trial.failure
             cut = self._seconds_left <= 0 and failure is not None and failure.kind is Kind.HANG
             moved = "cut off: --max-time was over" if cut else self._moved(trial, command)
@@ -207,6 +214,17 @@ class Diagnoser:
             if trial.valid or attempt == 2:
                 return trial
         raise AssertionError("unreachable")
+
+    def _explained(self, trial: Trial, command: Command) -> Trial:
+        """With the component that failed, where the log lost it and other evidence has it."""
+        failure = self._named_by_size(trial.failure, command)
+        same = failure is trial.failure
+        return trial if same else msgspec.structs.replace(trial, failure=failure)
+
+    def _named_by_size(self, failure: Failure | None, command: Command) -> Failure | None:
+        if failure is None or failure.evidence is Evidence.NAMED:
+            return failure
+        return with_component(failure, self.trials, self.case.plan(command, True))
 
     def _moved(self, trial: Trial, command: Command) -> str | None:
         return what_moved(trial, command, self._layers_before(command)) or self.case.settle()
@@ -285,7 +303,8 @@ class Diagnoser:
         log = self.case.from_log
         if log is None or log.failure is None:
             return False
-        self.verdict = verdict_of(log.failure, None)
+        failure = self._named_by_size(log.failure, self.case.command) or log.failure
+        self.verdict = verdict_of(failure, None)
         self.notes.append("the command as given was not started: its failure is from the log")
         return True
 
@@ -307,12 +326,16 @@ class Diagnoser:
         if failure is None or failure.evidence is Evidence.NAMED or failure.kind is Kind.HANG:
             return trial
         once_more = f"{purpose.partition(':')[0]}: once more, the log lacks the cause"
-        again = self._trial(once_more, command, env, plan=plan, change=change)
+        try:
+            again = self._trial(once_more, command, env, plan=plan, change=change)
+        except OutOfBudgetError:
+            return trial  # what it showed stands; whoever goes on is told the same
         if again.failure is not None and again.failure.evidence is Evidence.NAMED:
             return again
         if again.outcome is TrialOutcome.SERVED:
             self.notes.append("it failed once and served once: it is at an edge")
-        return trial
+        told = again.failure is not None and again.failure.component is not None
+        return again if told and failure.component is None else trial
 
     def _needed(self, command: Command) -> int | None:
         """Bytes that the host must have for a start. The engine is asked only where it matters."""

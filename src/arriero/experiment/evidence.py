@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
+from arriero.base.words import Component, Evidence, Kind, Method
 from arriero.command import Command
 from arriero.experiment.search import Search
 from arriero.logs.model import Failure
 from arriero.memory.context import context
-from arriero.record import Boundary, FailsWith, Trial, Verdict
+from arriero.record import Boundary, FailsWith, Plan, Trial, Verdict
 
 _SHORT: Final = {
     "--parallel": "-np",
@@ -100,6 +103,56 @@ def boundary_of(
         band=search.band,
         note=note,
     )
+
+
+def with_component(failure: Failure, trials: Sequence[Trial], plan: Plan | None) -> Failure:
+    """``failure`` with the component it was about, where its log lost the line that names it.
+
+    Only by the same bytes: as another trial's log named them, or as the plan of this very command
+    has them exactly. Two components of that size, or one that the log rules out, leave it null.
+    """
+    if not _lost_its_name(failure):
+        return failure
+    told = _named_in(failure, trials) | (_planned_as(failure, plan) if plan else set())
+    if not told:
+        return failure
+    agreed = len(told) == 1 and failure.component in (None, *told)
+    return msgspec.structs.replace(failure, component=next(iter(told)) if agreed else None)
+
+
+def _lost_its_name(failure: Failure) -> bool:
+    refused = failure.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
+    return refused and failure.evidence is Evidence.INFERRED and failure.bytes is not None
+
+
+def _named_in(failure: Failure, trials: Sequence[Trial]) -> set[Component]:
+    """Components that logs of other trials name with these bytes."""
+    return {
+        other.component
+        for trial in trials
+        for other in (trial.failure, *trial.secondary)
+        if other is not None
+        and other.component is not None
+        and other.evidence is Evidence.NAMED
+        and other.kind is failure.kind
+        and other.bytes == failure.bytes
+        and other.device == failure.device
+    }
+
+
+def _planned_as(failure: Failure, plan: Plan) -> set[Component]:
+    """Components of which the plan has a buffer of exactly these bytes."""
+    known = [
+        buffer
+        for buffer in plan.buffers
+        if buffer.method in (Method.EXACT, Method.MEASURED) and not buffer.upper_bound
+    ]
+    sizes = {failure.bytes, failure.buffer_bytes} - {None}
+    return {
+        buffer.component
+        for buffer in known
+        if buffer.bytes in sizes and failure.device in (None, buffer.device)
+    }
 
 
 def verdict_of(failure: Failure, trial: int | None) -> Verdict:

@@ -434,8 +434,12 @@ def _plan_notes(doc: Plan) -> Iterable[str]:
 
 
 def _sentence(failure: Failure) -> str:
-    named = failure.evidence is Evidence.NAMED
-    return say.what_failed(failure) + ("" if named else " (inferred: the log lacks the cause line)")
+    if failure.evidence is Evidence.NAMED:
+        return say.what_failed(failure)
+    refused = failure.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
+    if refused and failure.component is None:
+        return f"{say.what_failed(failure)} (the log lacks the line that says what it was for)"
+    return f"{say.what_failed(failure)} (inferred: the log lacks the cause line)"
 
 
 def _details(
