@@ -562,11 +562,12 @@ def report(session: Session, id: str, form: str, out: Path | None) -> int:
     from arriero.jobs import history as job
     from arriero.jobs import share
     from arriero.record import encode, write_whole
+    from arriero.report.sharing import shared
 
     document = job.document(session.store, id)
     redactor = Redactor.for_this_machine()
     if session.json:
-        data = encode(redactor.scrub(document, share=True))
+        data = encode(shared(document, redactor))
     else:
         data = share.render(document, form, redactor).encode()
     if out is None:

@@ -67,6 +67,7 @@ from arriero.base.secret import (
     value_span,
     without_secrets,
 )
+from arriero.base.vocabulary import message_words
 
 USER: Final = "<user>"
 
@@ -76,7 +77,7 @@ _DEPTH_CEILING: Final = 64
 
 
 @cache
-def _free_fields(struct: type[msgspec.Struct]) -> frozenset[str]:
+def free_fields(struct: type[msgspec.Struct]) -> frozenset[str]:
     """Fields of a document that may hold any text: not those whose values are fixed words."""
     info = msgspec.inspect.type_info(struct)
     assert isinstance(info, msgspec.inspect.StructType)  # noqa: S101  for the type checker
@@ -185,7 +186,7 @@ class Redactor:
         if (
             len(name) > 1
             and name not in self._users
-            and name.lower() not in FIELD_WORDS
+            and name.lower() not in FIELD_WORDS | message_words()
             and not name.isdigit()
             and len(self._users) < _NAMES_CEILING
         ):
@@ -203,7 +204,8 @@ class Redactor:
             # The first label alone names a machine, but not in docs.project.org.
             alone = len(label) > 3 and bool(PRIVATE.search(name) or re.search(r"\d", label))
             for word in {name, label} if alone else {name}:
-                if word not in FIELD_WORDS | self._hosts and not word.isdigit():
+                public = FIELD_WORDS | message_words()
+                if word not in public | self._hosts and not word.isdigit():
                     self._hosts.add(word)
                     self._compiled.pop("hosts", None)
         if worker:
@@ -407,7 +409,7 @@ class Redactor:
         if isinstance(value, str):
             return self._text(value, share)
         if isinstance(value, msgspec.Struct):
-            free = _free_fields(type(value))
+            free = free_fields(type(value))
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             return type(value)(
                 **{

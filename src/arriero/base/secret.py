@@ -77,7 +77,7 @@ _KEYED: Final = pattern(
     rf"(?:_(?:READ|WRITE|R[OW]|V?\d{{1,3}}|PROD|DEV|TEST))?{_ASSIGN}"
     rf"|(?<![A-Za-z0-9_])(?:TOKEN|SECRET|PASSWORD|PASS)="
     r"|(?<![A-Za-z0-9_])[Pp]wd=(?![/~.])"
-    rf"|(?<![\w-])token{_ASSIGN}{_MIXED}"
+    rf"|(?<![\w-])token{_ASSIGN}{_MIXED}|(?<=[a-z])(?:Key|Token|Secret|Password){_ASSIGN}{_MIXED}"
     rf"|(?<=[\"'])token\\*[\"']{_ASSIGN}(?=\\*[\"'])"
     r"|(?<![^\n])[ \t]{0,16}(?:- )?token: {1,4}(?=[\"']?[^\s\"']{8,200}[\"']?(?![^\n]))"
     r"|(?<![\w-])(?:-[uU]|--(?:proxy-)?user)[ =][\"']?[^\s:\"']{1,64}:(?!/)"

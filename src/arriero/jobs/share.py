@@ -11,6 +11,7 @@ from arriero.base.errors import RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
 from arriero.report import html, markdown, upstream
+from arriero.report.sharing import shared
 
 Document = Diagnosis | Explanation | Verification | Plan
 
@@ -27,7 +28,7 @@ def render(document: Document, form: str, redactor: Redactor) -> str:
     if make is None:
         name = type(document).__name__.lower()
         raise UsageError(f"there is no {form} report of a {name}", hint="try --format markdown")
-    return make(redactor.scrub(document, share=True))
+    return make(shared(document, redactor))
 
 
 _MAKERS: Final[Mapping[tuple[str, type], Callable[..., str]]] = {
@@ -67,12 +68,13 @@ def write_all(document: Diagnosis | Plan, directory: Path, redactor: Redactor) -
         RecordError: It cannot be written (no permission, disk full, …).
     """
     prepare(directory)
-    record = directory / f"{document.id}.json"
-    write_document(record, redactor.scrub(document, share=True))
+    name, document = document.id, shared(document, redactor)
+    record = directory / f"{name}.json"
+    write_document(record, document)
     written = [record]
     for form, suffix in _SUFFIXES.items():
-        if (form, type(document)) in _MAKERS:
-            path = directory / f"{document.id}.{suffix}"
-            write_whole(path, render(document, form, redactor).encode())
+        if make := _MAKERS.get((form, type(document))):
+            path = directory / f"{name}.{suffix}"
+            write_whole(path, make(document).encode())
             written.append(path)
     return tuple(written)
