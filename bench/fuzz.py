@@ -5,9 +5,9 @@
 Every case is made from its number alone: a header of the seeds in tests/, taken apart, changed in a
 few places where it matters (counts, lengths, types, offsets, shapes, keys that decide the planner's
 sizes, split sets, byte order) and sometimes in its bytes, then put together again. A case fails if
-it raises anything but an ArrieroError, takes more than a second of CPU time, allocates more than
-64 MiB, or gives a plan that cannot be written down. ``--keep`` writes failing files; those in
-tests/gguf/data/fuzz/ failed once and are tried first.
+it raises anything but an ArrieroError, takes 600 times the CPU time of a typical one (a second
+where that takes 1.7 ms), allocates more than 64 MiB, or gives a plan that cannot be written down.
+``--keep`` writes failing files; those in tests/gguf/data/fuzz/ failed once and are tried first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import repeat
@@ -43,7 +44,10 @@ TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
 SEEDS: Final = (TESTS / "gguf" / "data", TESTS / "memory" / "data" / "archs")
 KEPT: Final = TESTS / "gguf" / "data" / "fuzz"
 """Files that a case failed on once."""
-SECONDS: Final = 1.0
+TIMES: Final = 600
+"""How much more CPU time than a typical case one may take, whatever the machine."""
+TYPICAL: Final = 300
+"""Cases that are run first, to know what a typical one takes."""
 BYTES: Final = 64 << 20
 LONGEST_MESSAGE: Final = 400
 
@@ -616,12 +620,13 @@ class Done:
 
 
 def work(first: int, count: int) -> Done:
+    allowed = limit_of_time()
     done = Done(Counter(), [])
     for number in range(first, first + count):
         case = case_of(number)
         start = time.process_time()
         try:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, allowed)
             try:
                 outcome = run(case)
             finally:
@@ -638,14 +643,24 @@ def work(first: int, count: int) -> Done:
     return done
 
 
+@cache
+def limit_of_time() -> float:
+    """Seconds of CPU time that a case may take here."""
+    start = time.process_time()
+    for number in range(TYPICAL):
+        with suppress(Exception):  # a failure is found when the case is run to be judged
+            run(case_of(number))
+    return TIMES * (time.process_time() - start) / TYPICAL
+
+
 def prepared() -> None:
-    """From here on no case may take more than a second, or 64 MiB more than 300 others did."""
+    """From here on no case may take much longer than typical ones, or 64 MiB more than they did."""
 
     def ring(signum: int, frame: object) -> None:
-        raise HangError(f"more than {SECONDS} s")
+        raise HangError(f"more than {TIMES} times what a typical case takes")
 
     signal.signal(signal.SIGPROF, ring)
-    work(0, 300)
+    limit_of_time()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))

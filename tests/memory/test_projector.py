@@ -183,6 +183,7 @@ def address_space(pid: int) -> int:
 
 
 @pytest.mark.engine
+@pytest.mark.slow  # a Vulkan device, which a machine may have none of
 @pytest.mark.parametrize("build", BUILDS)
 def test_the_engine_is_asked_for_the_device(
     build: int, home: Path, engines: dict[int, Engine]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import platform
 import select
 import selectors
 import shutil
@@ -574,8 +575,9 @@ def _exec_error(code: int, file: str, cwd: str) -> ArrieroError:
             reason = "permission denied"
             hint = f"chmod +x {file}, or is its file system mounted noexec?"
         case errno.ENOEXEC:
-            reason = "it is not a program for this machine"
-            hint = "is it complete, and for this processor?"
+            made_for = machine_of(path)
+            reason = f"it is a program for {made_for or 'no machine like this'}"
+            hint = f"this is {platform.machine()}: take a build for it, or is the file complete?"
         case errno.E2BIG:
             reason = "the arguments and the environment are too long"
             hint = "shorten the command, or unset large variables"
@@ -585,6 +587,33 @@ def _exec_error(code: int, file: str, cwd: str) -> ArrieroError:
         case _:
             reason, hint = os.strerror(code), ""
     return ProcessError(f"cannot execute {file}: {reason}", hint=hint, id="not-executable")
+
+
+_MACHINES: Final = {
+    3: "x86 of 32 bit", 8: "MIPS", 20: "POWER of 32 bit", 21: "POWER", 22: "s390x",
+    40: "ARM of 32 bit", 62: "x86-64", 183: "aarch64 (ARM)", 243: "RISC-V", 258: "LoongArch",
+}  # fmt: skip
+"""``e_machine`` of an ELF file."""
+_OTHER_SYSTEMS: Final = {
+    b"MZ": "Windows",
+    b"\xcf\xfa\xed\xfe": "macOS",
+    b"\xca\xfe\xba\xbe": "macOS",
+}
+
+
+def machine_of(path: Path) -> str | None:
+    """What a program was compiled for, from its first bytes; None where they do not tell."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(20)
+    except OSError:
+        return None
+    for magic, system in _OTHER_SYSTEMS.items():
+        if head.startswith(magic):
+            return system
+    if head[:4] != b"\x7fELF" or len(head) < 20:
+        return None
+    return _MACHINES.get(int.from_bytes(head[18:20], "big" if head[5] == 2 else "little"))
 
 
 def interpreter(path: Path) -> str | None:
