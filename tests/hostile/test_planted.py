@@ -234,7 +234,7 @@ def _argv() -> tuple[list[str], list[str], list[str]]:
     private += [word(), word()]
     words += ["--rpc", f"{private[-1]}:50052,10.9.8.7:50052", f"--alias={private[-2]}"]
     return (
-        [*words, "--api-key", secret[0], f"--hf-token={secret[1]}", "-c", "4096"],
+        [*words, "--api-key", secret[0], "-hft", secret[1], "-c", "4096"],
         private,
         secret,
     )
@@ -436,7 +436,14 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
         header.string(f"general.{name}", RANDOM.choice(SECRET_LINES))
     header.strings("general.tags", SECRET_LINES).string("tokenizer.chat_template", TOKENS[3])
     header.strings("tokenizer.ggml.tokens", TOKENS)
-    model.write_bytes(header.build())
+    for name, size in (
+        ("block_count", 1), ("context_length", 4096), ("embedding_length", 64),
+        ("feed_forward_length", 128), ("attention.head_count", 4), ("vocab_size", len(TOKENS)),
+    ):  # fmt: skip
+        header.number(f"llama.{name}", size)
+    for name, shape in (("token_embd", [64, len(TOKENS)]), ("output_norm", [64])):
+        header.tensor(f"{name}.weight", shape)
+    model.write_bytes(header.build(data=1 << 16))
     words = ["llama-server", "-m", str(model), *ARGV[3:]]
     script = tmp_path / "serve.sh"
     script.write_text("\n".join([*map("# {}".format, SECRET_LINES), shlex.join(words)]))
@@ -447,9 +454,14 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
     ):
         outputs += [encode(document).decode(), checks.check(document, **screen_options())]
         outputs += check.fixed_lines(document)
-    at = words.index("--unheard-of")
-    del words[at : at + 2]
-    words = [w for w in words if not w.startswith("--alias=")]
+    # An unknown option is refused, nothing is fetched here, other models are not there.
+    for flag in ("--unheard-of", "-hf", "-hff", "-dr", "-mu", "-md", "-mm"):
+        at = words.index(flag)
+        del words[at : at + 2]
+    words = [word for word in words if not word.startswith("--alias=")]
+    keys = tmp_path / "keys"
+    keys.write_text("\n".join(TOKENS))
+    words[words.index("--api-key-file") + 1] = str(keys)
     planned = plan.plan(words, plan.Options(assume_build=10434), store=Store(tmp_path / "home"))
     outputs += [encode(planned).decode(), terminal.plan(planned, **screen_options())]
     for output in outputs:
