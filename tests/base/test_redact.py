@@ -128,7 +128,13 @@ def test_secrets_of_a_command(tmp_path: Path) -> None:
     keys.write_text("# comment\nfile-key-1\n\nfile-key-2\n", "utf-8")
     found = secrets_of(
         ["llama-server", "--api-key", "a,b", "--hf-token=c", "-np", "4"],
-        {"LLAMA_API_KEY": "d", "LLAMA_ARG_API_KEY_FILE": str(keys), "HOME": "/root"},
+        {
+            "LLAMA_API_KEY": "d",
+            "LLAMA_ARG_API_KEY_FILE": str(keys),
+            "HOME": "/root",
+            "PWD": "/srv/llm",
+            "OLDPWD": "/srv",
+        },
     )
     assert found == {"a,b", "a", "b", "c", "d", "file-key-1", "file-key-2"}
     assert secrets_of(["llama-server", "--api-key-file", str(tmp_path / "none")], {}) == frozenset()

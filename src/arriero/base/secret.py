@@ -30,7 +30,9 @@ _NAME: Final = (
 )
 SECRET_FLAG: Final = pattern(_FLAG + r"\Z")
 SECRET_NAME: Final = pattern(
-    rf"(?:{_NAME}|hft|authorization|cookie|(?:\A|_)(?:key|token|secret|pass|pat|pwd?|auth|creds?)"
+    # PWD alone is the directory that a shell stands in.
+    rf"(?:{_NAME}|hft|authorization|cookie"
+    r"|(?:\A(?-i:(?!PWD\Z))|_)(?:key|token|secret|pass|pat|pwd?|auth|creds?)"
     r"(?:_(?:read|write|r[ow]|v?\d{1,3}|prod|dev|test))?)\Z",
     re.IGNORECASE,
 )
