@@ -689,8 +689,9 @@ def check(
 ) -> int:
     """Find what is known to go wrong with a llama-server command, without starting it.
 
-    FILE is a shell script, a systemd unit, a compose or llama-swap file, a models preset (INI) or a
-    JSON array of arguments. Nothing in it is run or filled in from the environment.
+    FILE is a shell script, a systemd unit or Quadlet container, a Dockerfile, a compose, llama-swap
+    or Kubernetes file, a models preset (INI) or a JSON array of arguments. Nothing in it is run or
+    filled in from the environment.
     """
     from arriero.jobs import check as job
     from arriero.report import checks, screen

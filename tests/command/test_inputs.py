@@ -248,7 +248,10 @@ def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
         read(tmp_path / "pipe.sh")
 
 
-@given(st.text(), st.sampled_from(["sh", "service", "yaml", "ini", "json", "txt"]))
+SUFFIXES = ("sh", "service", "container", "dockerfile", "yaml", "ini", "json", "txt")
+
+
+@given(st.text(), st.sampled_from(SUFFIXES))
 def test_any_text_gives_commands_or_one_error(
     tmp_path_factory: pytest.TempPathFactory, content: str, suffix: str
 ) -> None:
@@ -260,3 +263,114 @@ def test_any_text_gives_commands_or_one_error(
         return
     for written in found:
         assert len(written.words) == len(written.lines)
+
+
+QUADLET = """\
+[Unit]
+After=network-online.target
+
+[Container]
+Image=ghcr.io/ggml-org/llama.cpp:server-cuda
+Environment=LLAMA_ARG_N_PARALLEL=2
+# what the server is given
+Exec=-m /models/a.gguf \\
+     -c 32768 --alias "a b"
+
+[Service]
+Restart=always
+"""
+
+
+@pytest.mark.parametrize("name", ["llm.container", "llm.txt"])
+def test_what_a_quadlet_gives_its_image(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(QUADLET)
+    (found,) = read(tmp_path / name)
+    assert text(found) == "llama-server -m /models/a.gguf -c 32768 --alias a b"
+    assert (found.line, line_of(found, "--alias")) == (8, 9)
+    assert found.env == {"LLAMA_ARG_N_PARALLEL": "2"}
+
+
+def test_a_quadlet_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "db.container"
+    path.write_text(QUADLET.replace("ghcr.io/ggml-org/llama.cpp:server-cuda", "docker.io/postgres"))
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)
+
+
+KUBERNETES = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: x}
+---
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      initContainers:
+        - {name: fetch, image: curlimages/curl, command: [sh, -c, "curl -O x"]}
+      containers:
+        - name: llm
+          image: ghcr.io/ggml-org/llama.cpp:server
+          args: ["-m", "$(DIR)/a.gguf", "-c", "4096"]
+          env:
+            - {name: DIR, value: /models}
+            - {name: LLAMA_API_KEY, valueFrom: {secretKeyRef: {name: k, key: k}}}
+        - name: by-a-shell
+          image: debian
+          command: ["/bin/sh", "-c"]
+          args:
+            - exec /app/llama-server -m /models/b.gguf
+---
+apiVersion: batch/v1
+kind: CronJob
+spec: {jobTemplate: {spec: {template: {spec: {containers: [
+  {name: own, image: mine, command: [/bin/llama-server], args: [-m, c.gguf]}]}}}}}
+"""
+
+
+def test_containers_of_kubernetes(tmp_path: Path) -> None:
+    path = tmp_path / "k8s.yaml"
+    path.write_text(KUBERNETES)
+    first, second, third = read(path)
+    assert text(first) == "llama-server -m /models/a.gguf -c 4096"
+    assert (first.name, first.line) == ("llm", 15)
+    assert first.env == {"DIR": "/models", "LLAMA_API_KEY": "${LLAMA_API_KEY}"}
+    assert first.notes == ("LLAMA_API_KEY comes from elsewhere: its value is not known",)
+    assert text(second) == "/app/llama-server -m /models/b.gguf"
+    assert second.line == 23
+    assert text(third) == "/bin/llama-server -m c.gguf"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('FROM x/llama.cpp:server\nCMD ["-m", "a.gguf"]', "llama-server -m a.gguf"),
+        ("ARG I=x/llama.cpp:server\nFROM ${I}\nCMD [\"-c\",\\\n  \"9\"]", "llama-server -c 9"),
+        ('FROM debian AS b\nFROM a\nENTRYPOINT ["/llama-server"]\nCMD ["-np", "2"]',
+         "/llama-server -np 2"),
+        ("FROM debian\nCMD exec llama-server -m a.gguf", "llama-server -m a.gguf"),
+        ('FROM debian\nENTRYPOINT ["sh", "-c", "llama-server -m a"]', "llama-server -m a"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda", "llm.dockerfile"])
+def test_what_an_image_starts(content: str, words: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    (found,) = read(path)
+    assert text(found) == words
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'FROM x/llama.cpp:server\nENTRYPOINT ["/start.sh"]\nCMD ["-m", "a.gguf"]',
+        'FROM x/llama.cpp:server\nFROM debian\nCMD ["-m", "a.gguf"]',
+        "FROM debian\nRUN make llama-server",
+    ],
+)
+def test_an_image_that_starts_something_else(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(content)
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)

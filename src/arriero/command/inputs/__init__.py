@@ -14,11 +14,14 @@ from typing import Final
 
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.command.flags import FlagTable, normalise
-from arriero.command.inputs import argv, preset, shell, systemd, yamlfile
+from arriero.command.inputs import argv, dockerfile, preset, shell, systemd, yamlfile
 from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open
 
 _SUFFIXES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
     ".service": systemd.read,
+    ".container": systemd.read,
+    ".dockerfile": dockerfile.read,
+    ".containerfile": dockerfile.read,
     ".json": argv.read,
     ".ini": preset.read,
     ".yml": yamlfile.read,
@@ -29,8 +32,9 @@ _SUFFIXES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
 def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     """Every llama-server command in a file, by the form that its name or its text tells.
 
-    Read are shell scripts, systemd units, compose files, llama-swap configurations, llama-server's
-    own model presets and JSON arrays of arguments.
+    Read are shell scripts, systemd units and Quadlet containers, Dockerfiles, compose files,
+    llama-swap configurations, manifests of Kubernetes, llama-server's own model presets and JSON
+    arrays of arguments.
 
     Args:
         flags: To tell a flag's value from a word that stands alone.
@@ -40,12 +44,13 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
         UsageError: It cannot be read, is too large or nested too deep, or holds no command.
     """
     text = _text(path)
-    form = _SUFFIXES.get(path.suffix.lower()) or _by_text(text)
+    form = _SUFFIXES.get(path.suffix.lower()) or _by_name(path) or _by_text(text)
     found = form(text, str(path))
     if not found:
         raise UsageError(
             f"no llama-server command in {path}",
-            hint="a script, unit, compose or llama-swap file, models preset or JSON array",
+            hint="a script, unit, container, compose, llama-swap or Kubernetes file, Dockerfile, "
+            "models preset or JSON array",
             id="no-command",
         )
     if len(found) > MOST_COMMANDS:
@@ -86,9 +91,15 @@ def _text(path: Path) -> str:
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
+def _by_name(path: Path) -> Callable[[str, str], tuple[Written, ...]] | None:
+    """``Dockerfile``, ``Dockerfile.cuda`` and the same of Podman."""
+    stem = path.name.lower().partition(".")[0]
+    return dockerfile.read if stem in ("dockerfile", "containerfile") else None
+
+
 def _by_text(text: str) -> Callable[[str, str], tuple[Written, ...]]:
     first = next((line for line in map(str.strip, text.splitlines()) if line), "")
-    if first.startswith("[") and re.search(r"^\s*ExecStart\s*=", text, re.MULTILINE):
+    if first.startswith("[") and re.search(r"^\s*(?:ExecStart|Image)\s*=", text, re.MULTILINE):
         return systemd.read
     if first.startswith(("[", "{")) and re.search(r'[\[{]\s*["\[{]', text):
         return argv.read

@@ -1,8 +1,9 @@
-"""The command of a systemd unit.
+"""The command of a systemd unit, or of the container that Podman's Quadlet makes a unit of.
 
 Quotes, continued lines, ``Environment=`` and the prefixes of ``ExecStart=`` are understood, and
 variables that the unit itself sets are filled in. ``%``-specifiers stay as they are written, and an
-``EnvironmentFile=`` is not read: a note names it.
+``EnvironmentFile=`` is not read: a note names it. Of ``[Container]`` the words of ``Exec=`` are
+what the image's server is given.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import MOST_WORDS, Spelling, Written, is_server, too_large
+from arriero.command.inputs.model import (
+    MOST_WORDS,
+    Spelling,
+    Written,
+    is_image,
+    is_server,
+    too_large,
+)
 from arriero.command.prefix import base_name
 
 _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
@@ -23,11 +31,11 @@ _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
 
 
 def read(text: str, path: str) -> tuple[Written, ...]:
-    """The llama-server commands among ``ExecStart=`` of the unit."""
+    """The llama-server commands among ``ExecStart=`` of the unit, and the one of its container."""
     env: dict[str, str] = {}
     notes: list[str] = []
     starts: list[tuple[str, list[int]]] = []
-    for key, value, lines in _settings(text):
+    for key, value, lines in _settings(text, "[Service]"):
         if key == "Environment":
             for word in _split(value):
                 name, _, content = word.partition("=")
@@ -37,11 +45,48 @@ def read(text: str, path: str) -> tuple[Written, ...]:
         elif key == "ExecStart":
             starts = [*starts, (value, lines)] if value else []
     found = (_written(value, lines, env, notes, path) for value, lines in starts)
-    return tuple(written for several in found for written in several)
+    return (*(written for several in found for written in several), *_contained(text, path))
 
 
-def _settings(text: str) -> Iterator[tuple[str, str, list[int]]]:
-    """Key, value and the line of each of the value's characters, of ``[Service]``."""
+def _contained(text: str, path: str) -> Iterator[Written]:
+    """The server of a Quadlet's container, if its image or its program is llama.cpp's."""
+    env: dict[str, str] = {}
+    notes: list[str] = []
+    image = entry = ""
+    given: tuple[str, list[int]] = ("", [])
+    for key, value, spots in _settings(text, "[Container]"):
+        match key:
+            case "Image":
+                image = value
+                given = given if given[0] else ("", spots[:1])
+            case "Entrypoint":
+                entry = value
+            case "Exec":
+                given = (value, spots)
+            case "Environment":
+                env |= dict(word.partition("=")[::2] for word in _split(value))
+            case "EnvironmentFile":
+                notes.append(f"{value.lstrip('-')} is not read: its variables are not known")
+    value, spots = given
+    words = _split(value)
+    if len(words) > MOST_WORDS:
+        raise too_large(path, f"a command of more than {MOST_WORDS} words")
+    lines = _lines_of(words, value, spots)
+    source = [Spelling(word) for word in _spelled(words, value)]
+    if not (words and is_server(words[0])):
+        if not (is_server(entry) or (not entry and is_image(image))):
+            return
+        server = "llama-server"
+        words, source = [server, *words], [Spelling(server), *source]
+        lines = [lines[0] if lines else spots[0] if spots else 1, *lines]
+    yield Written(
+        words=tuple(words), path=path, line=lines[0], lines=tuple(lines), env=env,
+        notes=tuple(notes), source=tuple(source), places=tuple(range(len(words))), contained=True,
+    )  # fmt: skip
+
+
+def _settings(text: str, of: str) -> Iterator[tuple[str, str, list[int]]]:
+    """Key, value and the line of each of the value's characters, of one section."""
     section = ""
     pending = ""
     spots: list[int] = []
@@ -59,7 +104,7 @@ def _settings(text: str) -> Iterator[tuple[str, str, list[int]]]:
         if more:
             continue
         key, equals, value = pending.partition("=")
-        if equals and section == "[Service]":
+        if equals and section == of:
             lead = len(key) + 1 + len(value) - len(value.lstrip())
             yield key.strip(), value.strip(), spots[lead:]
         pending, spots = "", []

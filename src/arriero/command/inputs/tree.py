@@ -6,12 +6,13 @@ grows by being read; walks are bounded in depth, and merges (``<<``) in the numb
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 import yaml
 
 from arriero.base.errors import UsageError
-from arriero.command.inputs.model import DEEPEST, MOST_WORDS, too_large
+from arriero.command.inputs.model import DEEPEST, MOST_COMMANDS, MOST_WORDS, too_large
 
 Node = yaml.Node
 _MERGE: Final = "<<"
@@ -23,8 +24,24 @@ def compose(text: str, path: str) -> Node:
     Raises:
         UsageError: It is not YAML, is empty, or is nested too deep.
     """
+    roots = compose_all(text, path)
+    if len(roots) > 1:
+        raise UsageError(
+            f"{path}:{roots[1].start_mark.line + 1}: a second document begins",
+            hint="give each document in a file of its own",
+            id="input-damaged",
+        )
+    return roots[0]
+
+
+def compose_all(text: str, path: str) -> list[Node]:
+    """The roots of all documents that are not empty.
+
+    Raises:
+        UsageError: It is not YAML, is empty, has too many documents, or is nested too deep.
+    """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        roots = list(islice(yaml.compose_all(text, Loader=yaml.SafeLoader), MOST_COMMANDS + 1))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
@@ -34,9 +51,12 @@ def compose(text: str, path: str) -> Node:
         ) from None
     except RecursionError:
         raise too_large(path, "it is nested too deep") from None
-    if root is None:
+    if len(roots) > MOST_COMMANDS:
+        raise too_large(path, f"it has more than {MOST_COMMANDS} documents")
+    found = [root for root in roots if root is not None and scalar(root) != ""]
+    if not found:
         raise UsageError(f"{path} is empty", id="no-command")
-    return root
+    return found
 
 
 def scalar(node: Node | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Commands in YAML: the services of a compose file, the models of a llama-swap configuration."""
+"""Commands in YAML: services of a compose file, models of llama-swap, containers of Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from arriero.base.errors import UsageError
-from arriero.command.inputs import shell
+from arriero.command.inputs import kubernetes, shell
 from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
@@ -21,7 +21,7 @@ from arriero.command.inputs.model import (
 )
 from arriero.command.inputs.tree import (
     Node,
-    compose,
+    compose_all,
     entries,
     first_line,
     items,
@@ -38,12 +38,15 @@ _COMPOSED: Final = re.compile(r"\$\$|\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
 
 
 def read(text: str, path: str) -> tuple[Written, ...]:
-    """The commands of a compose or llama-swap file.
+    """The commands of a compose or llama-swap file, or of manifests for Kubernetes.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: It is none of these.
     """
-    root = entries(compose(text, path)) or {}
+    documents = compose_all(text, path)
+    if any("apiVersion" in (entries(one) or {}) for one in documents):
+        return kubernetes.read(documents, path)
+    root = entries(documents[0]) or {}
     services, models = entries(root.get("services")), entries(root.get("models"))
     if services is not None:
         return tuple(w for name, node in services.items() for w in _service(name, node, path))
@@ -52,7 +55,7 @@ def read(text: str, path: str) -> tuple[Written, ...]:
         macros.setdefault("PORT", scalar(root.get("startPort")) or _FIRST_PORT)
         return tuple(w for name, node in models.items() for w in _model(name, node, macros, path))
     raise UsageError(
-        f"{path} has neither services (compose) nor models (llama-swap)",
+        f"{path} has no services (compose), models (llama-swap) or apiVersion (Kubernetes)",
         hint="write the command after -- instead",
         id="no-command",
     )

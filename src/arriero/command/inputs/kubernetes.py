@@ -1,0 +1,103 @@
+"""The containers of Kubernetes manifests, whatever object they are in: pods, deployments, jobs.
+
+A container's ``command`` takes the place of what its image starts, its ``args`` are what that is
+given. ``$(NAME)`` is filled in from the container's own ``env``; a value that comes from elsewhere
+(``valueFrom``, ``envFrom``) is not known, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from arriero.command.inputs import shell
+from arriero.command.inputs.model import DEEPEST, Spelling, Written, is_image, is_server, too_large
+from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
+from arriero.command.prefix import base_name
+
+_HOLDERS: Final = ("initContainers", "containers")
+_VARIABLE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
+_SHELLS: Final = frozenset(["sh", "bash", "dash", "ash", "zsh"])
+_PLAIN: Final = re.compile(r"[\w@%+=:,./${}()-]+")
+
+
+def read(documents: Sequence[Node], path: str) -> tuple[Written, ...]:
+    """The llama-server commands of all containers, in the order of the file."""
+    found = (_written(one, path) for root in documents for one in _containers(root, path, 0))
+    return tuple(written for several in found for written in several)
+
+
+def _containers(node: Node, path: str, depth: int) -> Iterator[Mapping[str, Node]]:
+    """Every member of a list that is called after containers, however deep."""
+    if depth > DEEPEST:
+        raise too_large(path, "it is nested too deep")
+    members = entries(node) or {}
+    for name, value in members.items():
+        for one in items(value) or [value]:
+            if name in _HOLDERS:
+                container = entries(one)
+                if container is not None:
+                    yield container
+            else:
+                yield from _containers(one, path, depth + 1)
+
+
+def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
+    notes: list[str] = []
+    env = _environment(container, notes)
+    entry = _words(container.get("command"), env)
+    words = [*entry, *_words(container.get("args"), env)]
+    if entry and base_name(entry[0][0]) in _SHELLS:
+        yield from _by_a_shell(words, path)
+        return
+    image = container.get("image")
+    if not (words and is_server(words[0][0])):
+        if entry or image is None or not is_image(scalar(image) or ""):
+            return
+        words = [("llama-server", words[0][1] if words else first_line(image)), *words]
+    texts, lines = zip(*words, strict=True)
+    yield Written(
+        words=texts, path=path, line=lines[0], lines=lines, env=env,
+        name=scalar(container.get("name")) or "", notes=tuple(notes),
+        source=tuple(Spelling(_spelled(text)) for text in texts), places=tuple(range(len(texts))),
+        unkept=("the words of a list are printed as one line",), contained=True,
+    )  # fmt: skip
+
+
+def _by_a_shell(words: Sequence[tuple[str, int]], path: str) -> Iterator[Written]:
+    """``sh -c SCRIPT``: its lines count from that of the word."""
+    script = next((word for word in words[1:] if not word[0].startswith("-")), None)
+    if script is not None:
+        yield from shell.read(script[0], path, script[1])
+
+
+def _words(node: Node | None, env: Mapping[str, str]) -> list[tuple[str, int]]:
+    return [(_filled(text, env), line) for text, line in strings(node) or []]
+
+
+def _filled(text: str, env: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else env.get(match[1], match[0])
+
+    return _VARIABLE.sub(value, text)
+
+
+def _environment(container: Mapping[str, Node], notes: list[str]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for one in items(container.get("env")) or []:
+        members = entries(one) or {}
+        name, value = scalar(members.get("name")), scalar(members.get("value"))
+        if name is not None and value is not None:
+            env[name] = value
+        elif name is not None:
+            env[name] = f"${{{name}}}"  # set, to what nobody here knows
+            notes.append(f"{name} comes from elsewhere: its value is not known")
+    if "envFrom" in container:
+        notes.append("envFrom is not read: its variables are not known")
+    return env
+
+
+def _spelled(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else shlex.quote(text)
