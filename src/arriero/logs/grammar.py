@@ -162,6 +162,8 @@ NOTICES: Final[dict[str, str]] = {
     "context_changed": "The server changed the context of a slot.",
     "prompt_too_big": "A prompt's state was larger than the prompt cache and was not saved.",
     "checkpoints": "Context checkpoints are on: host memory outside of --cache-ram.",
+    "memory_query_failed": "The device could not be asked how much memory it has free.",
+    "cuda_graphs": "Recorded CUDA graphs were kept until the end.",
     "near_limit": "The device reports more memory in use than it recommends.",
     "restarted": "The log holds several starts; the last one that ended is reported.",
     "reversed": "The newest line came first; the log was read from its end.",

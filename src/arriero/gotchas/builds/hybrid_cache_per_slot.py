@@ -1,0 +1,68 @@
+"""Before b8016 a hybrid model got its KV cache once for each slot, although it was to be shared
+
+Symptom
+-------
+The KV cache of a hybrid model takes four times what was worked out, with four slots that the server
+chose by itself, and does not fit.
+
+Root cause
+----------
+A unified cache is one for all slots. For hybrid models these builds gave each slot the whole
+context all the same (ggml-org/llama.cpp#19552, mended by #19559 on 12 February 2026).
+
+Workaround
+----------
+`-np 1`, or a build from 8016 on.
+
+Better fix
+----------
+None needed since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.builds._range import told, within
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("slots", "KV cache", "hybrid"),
+    affects=Affects(flags=("-np", "-kvu")),
+    reporters=2,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#19552", "ggml-org/llama.cpp#19559"),
+        builds="before about b8016",
+        hardware="any",
+        command="-np 4, qwen3next",
+    ),
+    related=("rs-alloc-slots",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    slots = facts.settings.request.n_seq_max
+    if slots < 2 or not facts.settings.request.kv_unified or not within(facts, 6930, 8015):
+        return
+    recurrent = facts.hparams.is_recurrent
+    if any(recurrent) and not all(recurrent):
+        yield Found(
+            because=f"{slots} slots of a hybrid model share one cache; {told(facts)} makes {slots}",
+            applies=Applies.MAYBE,
+            missing=("which build of February 2026 was the first without it",),
+            edit=(Edit(flag="-np", value="1"),),
+            flag="-np",
+        )

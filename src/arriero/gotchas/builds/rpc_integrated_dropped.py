@@ -1,0 +1,67 @@
+"""Builds of May 2026 leave out an integrated GPU once there is a worker, which is given everything
+
+Symptom
+-------
+With `--rpc` the local GPU is not used at all, and the load ends with `failed to allocate RPC0[...]
+buffer of size ...` for the whole model. Without `--rpc` the GPU is used.
+
+Root cause
+----------
+An integrated GPU is taken only where there is no other device, and in these builds a worker counted
+as another device. It began with ggml-org/llama.cpp#23007 (about b9200) and ended with #23868 (about
+b9420).
+
+Workaround
+----------
+Name the devices: `-dev ROCm0,RPC0`, with the names of `--list-devices`. Or take a newer build.
+
+Better fix
+----------
+None needed since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.words import Kind
+from arriero.gotchas.builds._range import told, within
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+from arriero.gotchas.rpc._workers import endpoints
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("RPC", "workers", "integrated GPU"),
+    affects=Affects(backends=("RPC",), flags=("--rpc", "-dev")),
+    signs=(Sign(kinds=(Kind.ALLOCATION,), device="RPC", builds=(9200, 9419)),),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#23858", "ggml-org/llama.cpp#23868"),
+        builds="about b9200 to b9420",
+        hardware="Strix Halo (ROCm) with a worker",
+        command="--rpc peer:50052",
+    ),
+    related=("rpc-worker-memory",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if endpoints(facts) and not facts.command.has("-dev") and within(facts, 9200, 9419):
+        yield Found(
+            because=f"--rpc without -dev, {told(facts)}: an integrated GPU here is left out",
+            applies=Applies.MAYBE,
+            missing=("whether this machine's GPU is an integrated one",),
+            flag="--rpc",
+        )

@@ -1,0 +1,74 @@
+"""Since about b8490 the values of `-ts` go to workers first: an older split loads the wrong machine
+
+Symptom
+-------
+After an update the shares of `-ts` are the same and the layers are elsewhere: nothing on this
+machine, too much on a worker, which ends. The server says `Remote RPC server crashed or returned
+malformed response`.
+
+Root cause
+----------
+Which device a value of `-ts` belongs to follows from the order of devices, and
+ggml-org/llama.cpp#20908 changed that order for workers. Devices of workers come first now, in the
+order of `--rpc`, and those of this machine last. A report has b8487 as the last build with the old
+order and b8492 as one with the new.
+
+Workaround
+----------
+Name the order: `-dev RPC0,RPC1,Vulkan0` with the names that `--list-devices` shows with the same
+`--rpc`, and put the values of `-ts` in that order. Or stay with build 8487.
+
+Better fix
+----------
+Print the share beside the name of each device at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.builds._range import told
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.gotchas.rpc._workers import endpoints
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("RPC", "workers", "placement"),
+    affects=Affects(backends=("RPC",), flags=("--rpc", "-ts", "-dev")),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#21006", "ggml-org/llama.cpp#20908"),
+        builds="b8487 good, b8492 bad",
+        hardware="AI Max+ 395 with two workers (Vulkan)",
+        command="--rpc A --rpc B --tensor-split 1,1,1",
+    ),
+    related=("rpc-split-skips-local",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    if not endpoints(facts) or not command.has("-ts") or command.has("-dev"):
+        return
+    if facts.build is not None and facts.build >= _FIRST:
+        yield Found(
+            because=f"-ts {command.value('-ts')} with --rpc and no -dev, {told(facts)}: the first"
+            " values are for the workers",
+            applies=Applies.MAYBE,
+            missing=("whether the values were meant in that order",),
+            flag="-ts",
+        )
+
+
+_FIRST = 8488

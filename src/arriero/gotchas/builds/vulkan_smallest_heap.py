@@ -1,0 +1,62 @@
+"""Vulkan builds up to April 2026 may call the smallest heap of a card its free memory
+
+Symptom
+-------
+`--list-devices` shows far less free memory than the card has, and `--fit` leaves most layers on the
+host.
+
+Root cause
+----------
+A Vulkan device has several heaps. These builds took the memory of the smallest one that is local to
+the device where cards have more than one (ggml-org/llama.cpp#22368, closed).
+
+Workaround
+----------
+A newer build; or `-ngl` with the layers that the card really holds, which `--fit` then leaves
+alone.
+
+Better fix
+----------
+Take the largest heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.builds._range import told, within
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.BACKEND,
+    severity=Severity.INFO,
+    concepts=("Vulkan", "fit", "devices"),
+    affects=Affects(backends=("Vulkan",), flags=("--fit", "-ngl")),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#22368",),
+        builds="April 2026, about b8700 to b8950",
+        hardware="Vulkan",
+    ),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    cards = [pool.name for pool in facts.pools if pool.name.startswith("Vulkan")]
+    if cards and facts.settings.fit and not facts.command.has("-ngl") and within(facts, 8700, 8950):
+        yield Found(
+            because=f"--fit goes by what {cards[0]} calls free, with {told(facts)}",
+            applies=Applies.MAYBE,
+            missing=("the heaps of the card (vulkaninfo shows them)",),
+            flag="-fit",
+        )

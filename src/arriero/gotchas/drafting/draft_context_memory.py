@@ -1,0 +1,81 @@
+"""A draft model, or MTP, has a context of its own as long as the model's, with buffers of its own
+
+Symptom
+-------
+The model loads and its context is made, and then the draft's context fails: out of memory in
+`graph_reserve`, or `failed to create MTP context`. Where the device has nothing left at all, the
+load ends with `vector::_M_range_check: __n (which is 1) >= this->size() (which is 1)`: shares of a
+device without free memory are not numbers. Builds before about b9760 went on without drafting, and
+said so only in the log.
+
+Root cause
+----------
+Drafting needs a second context. It takes `-c` from the model, so that its KV cache grows with it,
+and it has a compute buffer of its own, which is not shared with the model's. `--fit` counts it in
+newer builds only.
+
+Workaround
+----------
+A smaller `-c` or `-ub`; the draft's cache in `-ctkd q8_0 -ctvd q8_0`; or the draft model on the
+host with `-ngld 0`. `arriero plan` shows the draft's lines.
+
+Better fix
+----------
+A context for drafting of its own length, and one compute buffer for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.words import Component
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("speculative decoding", "context", "compute buffer"),
+    affects=Affects(flags=("-md", "--spec-type", "-c", "-ngld")),
+    signs=(
+        Sign(text=r"_M_range_check|invalid vector subscript|error loading model: vector"),
+        Sign(components=(Component.DRAFT,)),
+    ),
+    reporters=5,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#25714",
+            "ggml-org/llama.cpp#27282",
+            "ggml-org/llama.cpp#26894",
+            "ggml-org/llama.cpp#24922",
+            "ggml-org/llama.cpp#24758",
+        ),
+        builds="b9591 to about b10700",
+        hardware="CUDA, 16 and 24 GB",
+        command="-c 32768 --spec-draft-model D; --spec-type draft-mtp -c 196608",
+    ),
+    related=("draft-model-unused", "rs-rollback-copies"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    kinds = facts.settings.speculation
+    drafts = [kind for kind in kinds if kind.startswith("draft")]
+    model = facts.command.value("-md") or facts.command.value("-hfd")
+    if not drafts or not (model or "draft-mtp" in drafts):
+        return
+    tokens = facts.command.number("-c") or 0
+    length = f"{tokens} tokens, -c" if tokens > 0 else "as many tokens as the model's"
+    yield Found(
+        because=f"{model or drafts[0]} drafts with a context of its own, of {length}",
+        flag="-md" if model else "--spec-type",
+    )

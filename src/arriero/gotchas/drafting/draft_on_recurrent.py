@@ -1,0 +1,66 @@
+"""Builds of early 2026 do not draft for hybrid models, and load the draft model all the same
+
+Symptom
+-------
+`the target context does not support partial sequence removal` and `speculative decoding not
+supported by this context`. The server serves without drafting; the draft model has taken its
+memory.
+
+Root cause
+----------
+Rejected tokens have to be taken back, and recurrent state could not be rolled back then. Builds
+since about b9130 keep copies of it for that.
+
+Workaround
+----------
+A newer build with `--spec-type draft-mtp`, where the model has layers for it, or leave `-md` out.
+
+Better fix
+----------
+None needed since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.builds._range import told, within
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("speculative decoding", "recurrent state"),
+    affects=Affects(flags=("-md", "--spec-type")),
+    signs=(
+        Sign(
+            notice="option_dropped", text=r"speculative decoding not supported by this", sure=True
+        ),
+    ),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#20153",), builds="b82xx", hardware="CUDA", command="-md draft"
+    ),
+    related=("rs-rollback-copies",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if facts.command.has("-md") and within(facts, 0, 9129) and any(facts.hparams.is_recurrent):
+        yield Found(
+            because=f"-md for a model with recurrent layers, {told(facts)}: it may not draft",
+            applies=Applies.MAYBE,
+            missing=("which build was the first to roll recurrent state back",),
+            flag="-md",
+        )

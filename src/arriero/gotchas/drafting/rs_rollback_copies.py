@@ -1,0 +1,92 @@
+"""Drafting multiplies recurrent state: one copy more for each token that may be drafted
+
+Symptom
+-------
+With `--spec-type draft-mtp` a hybrid model takes several times the recurrent state it took before:
+149.6 MiB become 1047.4 with six drafted tokens, for each slot. The log shows `n_rs_seq = 6`.
+
+Root cause
+----------
+Recurrent state cannot be rolled back, and drafted tokens that are rejected must be. So the state
+after each drafted token is kept: `1 + --spec-draft-n-max` rows in f32 for each slot. The context's
+length and the cache types have no part in it.
+
+Workaround
+----------
+`--spec-draft-n-max 2` or 3: later tokens are rarely accepted. Fewer slots (`-np 1`).
+
+Better fix
+----------
+Copies in fewer bits, or one for several slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.sizes import human
+from arriero.base.words import Component
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts, bytes_of
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Sign,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("speculative decoding", "recurrent state", "slots"),
+    affects=Affects(flags=("--spec-type", "--spec-draft-n-max", "-np")),
+    signs=(Sign(notice="rs_planes", sure=True),),
+    reporters=3,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#26499", "ggml-org/llama.cpp#22673"),
+        builds="since about b9130",
+        hardware="any",
+        command="--spec-type draft-mtp --spec-draft-n-max 6",
+    ),
+    related=("rs-alloc-slots", "draft-context-memory"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if not facts.settings.request.n_rs_seq or not any(facts.hparams.is_recurrent):
+        return
+    context = facts.plan.context
+    planes = 0 if context is None else context.n_rs_seq
+    if not planes:
+        return
+    size = bytes_of(facts.plan, Component.RS)
+    yield Found(
+        because=f"{planes} drafted tokens keep {planes} copies more of the recurrent state:"
+        f" {human(size)} instead of {human(size // (1 + planes))}",
+        edit=(Edit(flag="--spec-draft-n-max", value=str(_FEW)),) if planes > _FEW else (),
+        flag="--spec-draft-n-max",
+    )
+
+
+_FEW = 2
+_FLAGS = "-c 1024 -np 1 --no-warmup"
+_RUN = Run(flags=f"{_FLAGS} --spec-type draft-mtp --spec-draft-n-max 6")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="six-tokens",
+        model=tiny("qwen35", mtp=1, name="tiny-mtp"),
+        run=_RUN,
+        control=replace(_RUN, flags=_FLAGS),
+        shows=Signature(effective={"n_rs_seq": 6}),
+    ),
+)

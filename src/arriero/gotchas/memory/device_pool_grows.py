@@ -1,0 +1,84 @@
+"""CUDA, HIP and SYCL take memory while they compute that no buffer at the start has room for
+
+Symptom
+-------
+The server starts and answers short prompts. The first long one ends it: `CUDA error: out of
+memory`, in `alloc`, with `cuMemCreate` or `cudaMalloc`; exit 134. On AMD cards memory grows with
+prompts of new lengths until it is used up.
+
+Root cause
+----------
+Besides the buffers that are reserved at the start, these backends have a pool for what a kernel
+needs for a moment: inputs in another type, dequantised weights, parts of attention. It grows with
+the micro-batch and the context and is never given back. Where memory cannot be mapped piece by
+piece (HIP), it is kept in whole buffers that fragment. No size line and no `--fit` counts it.
+
+Workaround
+----------
+Leave 1 to 2 GiB of the device free: a larger `-fitt` (MiB), a smaller `-c`, or one layer less. A
+smaller `-ub` makes the pool smaller.
+
+Better fix
+----------
+ggml-org/llama.cpp#28044 proposes to reserve for the pool what the largest graph needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.sizes import GIB, human
+from arriero.base.words import Component, Kind
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.memory._pools import known
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.BACKEND,
+    severity=Severity.INFO,
+    concepts=("CUDA", "ROCm", "pools", "micro-batch"),
+    affects=Affects(backends=("CUDA", "ROCm", "SYCL"), flags=("-fitt", "-ub", "-c")),
+    signs=(
+        Sign(
+            kinds=(Kind.RUNTIME_ALLOCATION,),
+            components=(Component.POOL,),
+            text=r"CUDA|ROCm|HIP|MUSA|allocate",
+        ),
+    ),
+    reporters=5,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#28044", "ggml-org/llama.cpp#11337", "ollama/ollama#17089"),
+        builds="all; bisected about b4450 for HIP",
+        hardware="three RTX 3090; RX 7900 XTX",
+        command="-c 196608; -fa, -c 32768",
+    ),
+    related=("cuda-graphs-grow",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    pooled = [pool.name for pool in facts.pools if pool.name.startswith(_POOLED)]
+    if not pooled:
+        return
+    for pool, free in known(facts.plan):
+        left = free - pool.at_start
+        if pool.name in pooled and pool.at_start and 0 <= left < GIB:
+            yield Found(
+                because=f"{pool.name} has {human(left)} left at the start for its kernels",
+                applies=Applies.MAYBE,
+                missing=("what its pool will take, which no plan knows",),
+                flag="-ub",
+            )
+
+
+_POOLED = ("CUDA", "ROCm", "HIP", "MUSA", "SYCL")
