@@ -64,20 +64,44 @@ _PROMPT_FLAG: Final = pattern(
 )
 # What follows these in a llama-server log is text of a request or of an answer, to the end of the
 # line and over the lines that carry no prefix of their own.
-_SPOKEN: Final = pattern(
-    r"(?:next token:\s{0,8}\d{1,9}(?= ')"
+_SPOKEN_AFTER: Final = (
+    r"next token:\s{0,8}\d{1,9}(?= ')"
     r"|draft candidate [^'\n]{0,60}(?=')"
     r"|prefill token: -?\d{1,9} ="
     r"|(?:Parsed message|converted request|http: streamed chunk|Converted grammar|JSON schema"
     r"|Tool call mismatch|Input prompt|Chat prompt|INPUT|last read|Parsing input[^:\n]{0,60}"
-    r"|Generated text|unparsed [\w-]{1,30} output|Grammar \(\w{1,30}\)|MCP '[^'\n]{0,80}' stderr):"
+    r"|Generated text|unparsed [\w-]{1,30} output|Grammar \(\w{0,30}\)|MCP '[^'\n]{0,80}' stderr):"
     r"|awaiting trigger after token \d{1,9}(?= \()"
     r"|(?<![\w])(?:old|new): \.\.\."
     r"|(?<![\w-])(?:request|response|body):(?= {0,2}(?:[\[{\"]|data:))"
     r"|(?<![\w-])(?:(?:formatted_|system_|user_|generation_)?prompt|generated(?: text)?)"
-    r" ?[:=](?= ?['\"]))"
-    r"(?P<said>[^\n]+)"
+    r" ?[:=](?= ?['\"])"
 )
+_SPOKEN: Final = pattern(rf"(?:{_SPOKEN_AFTER})(?P<said>[^\n]+)")
+# More of the kind, in lines of which sharing keeps the rest: what a client sent, or a model's file
+# holds, is named in passing.
+_ECHOED: Final = pattern(
+    rf"{_SPOKEN_AFTER}"
+    r"|- kv +\d{1,5}: +\S{1,200} \S{1,40} += "
+    r"|general\.[\w.]{1,60} += "
+    r"|\btoken *[:=] *\d{1,9} (?=')"
+    r"|launching slot ?:"
+    r"|(?:by name|example_format:|tool type|for parameter) (?=')"
+    r"|(?:accepting piece|generated parser|error parsing grammar|state_\w{0,20}_file|triggering error"
+    r"|content part(?: type)?|tool without function|[Tt]emplate application failed|apply template"
+    r"|conversion was incomplete|lexer main loop at pos \d{1,9}):"
+    r"|conv_id=(?=\S)|/v1/stream/"
+    rf"""|(?<!\\)(\\*)["'](?:{"|".join(sorted(PROMPT_NAMES))})\1["']\s{{0,4}}:"""
+)
+_ECHO_KEYS: Final = (
+    *("oken", "candidate", "message:", "request:", "chunk:", "rammar", "schema:", "mismatch:"),
+    *("rompt", "INPUT:", "last read", "Parsing input", "enerated", "unparsed", "stderr:"),
+    *("old: ...", "new: ...", "response:", "body:", "- kv", "general.", "slot :", "slot:"),
+    *("by name", "example_format", "tool type", "parameter", "piece:", "_file:", "error:"),
+    *("content part", "function:", "emplate", "incomplete:", "main loop", "conv_id=", "/stream/"),
+    *('"', "':", "' :"),
+)
+"""One of these is in every line that ``_ECHOED`` fits."""
 _PREFIXED: Final = pattern(
     r"[^\n]{0,120}?\b\d{1,5}\.\d\d\.\d{3}\.\d{3} [IWED] |(?:\[\d{1,5}\] )?"
     r"(?:slot|srv|que|res|cmn|spec|main|llama_|llm_|ggml|common_|print_info|load|sched_reserve"
@@ -93,6 +117,14 @@ _TURN: Final = pattern(
     r"|\n[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] )[\s\S]){1,20000}+)"
     r"(?P<close><\|im_end\|>|<end_of_turn>|<\|eot_id\|>|\[/INST\])"
 )
+
+
+def echo_start(text: str) -> int:
+    """Where in a log line the text of a request, an answer or a model's file begins, or -1."""
+    if not any(key in text for key in _ECHO_KEYS):
+        return -1
+    found = _ECHOED.search(text)
+    return found.end() if found else -1
 
 
 def _json_end(text: str, start: int, depth: int, limit: int) -> int:

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase
+from arriero.logs.quoted import own_words
 
 
 class Act(StrEnum):
@@ -240,14 +241,16 @@ def _span(text: str, key: str, match: re.Match[str]) -> tuple[int, int]:
 def events(text: str, rules: tuple[Rule, ...] = RULES) -> list[Event]:
     """The rules that fit ``text``: the first one, and what a failure's line says to have ended.
 
-    ``rules`` are those that can fit, if that is known.
+    ``rules`` are those that can fit, if that is known. What a server repeats of others is no
+    message: one begins in its own words.
     """
     found: list[Event] = []
+    text, begin, end = own_words(text)
     for rule in rules:
         if rule.key not in text or (found and rule.act not in (Act.OF_DRAFT, Act.END)):
             continue
         match = rule.pattern.search(text)
-        if match is None:
+        if match is None or not (match.start() <= begin or match.start() < end):
             continue
         facts = {name: value for name, value in match.groupdict().items() if value is not None}
         found.append(Event(rule, facts, _span(text, rule.key, match)))

@@ -12,6 +12,7 @@ from arriero.logs import verdict
 from arriero.logs.grammar import SIGNS, Event, events
 from arriero.logs.lines import Line, clean
 from arriero.logs.model import Buffer, Effective, Failure, Reading
+from arriero.logs.quoted import own_words
 from arriero.logs.story import Story
 
 MAX_CHILDREN = 64
@@ -44,6 +45,7 @@ class LogReader:
         self._lines = 0
         self._known: tuple[int, Failure | None] = (-1, None)
         self._last: str | None = None
+        self._listening: set[str | None] = set()
 
     def feed(self, line: str) -> None:
         """Take one raw line, without its newline, with whatever prefix it has."""
@@ -64,11 +66,19 @@ class LogReader:
                 return
             story = self._stories[child] = Story(child)
         self._last = line.child or self._last
+        own = own_words(line.text)[0]
         for name, words in SIGNS.items():
-            if words in line.text:
+            if words in own:
                 before = self._marks.get(name, Mark(0, line.number, ""))
                 self._marks[name] = Mark(before.count + 1, before.first_line, line.text)
         story.feed(line, found)
+        if story.listening != (child in self._listening):
+            self._listening ^= {child}
+
+    @property
+    def listening(self) -> bool:
+        """Whether the next line may be text that the last one began to repeat."""
+        return bool(self._listening)
 
     @property
     def _main(self) -> Story:
@@ -104,7 +114,7 @@ class LogReader:
     def failure_so_far(self) -> Failure | None:
         """The failure as far as the lines show it. Asked again without a new line, it is free."""
         if self._known[0] != self._lines:
-            story = self._main
+            story = self._main.settled()
             self._known = (self._lines, verdict.judge(story, story.start, None)[0])
         return self._known[1]
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
-from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, events
-from arriero.logs.lines import Line, relayed
+from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, Rule, events
+from arriero.logs.lines import MAX_LINE, Line, relayed
 from arriero.logs.model import Buffer, EngineTag, Notice
+from arriero.logs.quoted import Listener, own_words
 
 MIB = 1024 * 1024
 KEEP = 256
@@ -25,6 +27,8 @@ NEAR, GROUP, FAR = 12, 40, 200
 which a death is a consequence."""
 
 RUNTIME: Final = (Phase.WARMUP, Phase.SERVING)
+SET_BACK: Final = 50_000
+"""Microseconds by which a line's clock is behind the last one's only if a process began."""
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
 ASSERTS: Final = ("assert", "ggml_abort", "abort_text", "abort_place", "abort_frame")
 """Rules of deaths by the engine's own hand."""
@@ -32,8 +36,8 @@ MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
-_ECHO = re.compile(
-    r"\"(?:prompt|messages|content)\"\s*:|^srv\s+log_server_r\w*:\s+(?:request|response):\s+[\[{]"
+_OF_FAILURES: Final = frozenset(
+    (Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.DEATH, Act.END, Act.OF_DRAFT)
 )
 _OURS: Final = re.compile(r"(?i)llama|ggml|rpc|server|main|kobold|python|studio|jan\b|local-?ai")
 _NO_FEATURES: Final = frozenset(("LLAMAFILE", "ACCELERATE", "OPENMP", "KLEIDIAI", "REPACK", "BLAS"))
@@ -188,6 +192,7 @@ class Story:
         self.eras: set[tuple[int, int]] = set()
         self.stamped = False
         self.engine = EngineTag()
+        self._listener: Listener[tuple[Line, Sequence[Event]]] = Listener(MAX_LINE)
         self._take: dict[Act, Callable[[Event, Line], None]] = {
             Act.REQUEST: self._request,
             Act.BUFFER: self._buffer,
@@ -214,14 +219,62 @@ class Story:
     def feed(self, line: Line, found: Sequence[Event]) -> None:
         """Take the next line of this process and the events of it."""
         self.last = line
+        rules = [event.rule for event in found]
+        told = self._listener.hear(
+            line.text,
+            (line, found),
+            stamped=line.stamp is not None,
+            grave=any(map(_is_grave, rules)),
+            anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules) or self._set_back(line),
+        )
+        for (own, events_of), sure in told:
+            if sure:
+                self._hear(own, events_of)
+            else:
+                self._suspect(own, events_of)
+
+    @property
+    def listening(self) -> bool:
+        """Whether the next line may be text that the last one began to repeat."""
+        return self._listener.opened
+
+    def settled(self, *, sure: bool = False) -> Story:
+        """This story if the log ends here: what may have been said by others is then a guess.
+
+        ``sure``: something else shows that the process died.
+        """
+        rest = list(self._listener.rest())
+        if not rest:
+            return self
+        story = deepcopy(self)
+        for (line, found), known in rest:
+            if known or sure:
+                story._hear(line, found)
+            else:
+                story._suspect(line, found)
+        return story
+
+    def _set_back(self, line: Line) -> bool:
+        before = self.start.stamp
+        return before is not None and line.stamp is not None and line.stamp < before - SET_BACK
+
+    def _suspect(self, line: Line, found: Sequence[Event]) -> None:
+        """Take a line that a client may have written, though nothing after it says so."""
+        start = self.start
+        known = {id(cause) for cause in (*start.causes, *start.deaths, start.end)}
+        self._hear(line, [event for event in found if event.rule.act in _OF_FAILURES])
+        for cause in (*start.causes[-1:], *start.deaths[-1:], start.end):
+            if cause is not None and id(cause) not in known:
+                cause.inferred = True
+
+    def _hear(self, line: Line, found: Sequence[Event]) -> None:
         if line.stamp is not None:
             self._clock(line.stamp)
-        for words, first, final in ERAS:
-            if words in line.text:
+        words, _, _ = own_words(line.text)
+        for era, first, final in ERAS:
+            if era in words:
                 self.eras.add((first, final))
-        if _ECHO.search(line.text):
-            return  # a request's own text is not a message of the server
-        parts = relayed(line.text)
+        parts = relayed(words)
         if len(parts) > 1:
             for part in parts:
                 self._tell(replace(line, text=part), events(part))
@@ -243,7 +296,7 @@ class Story:
     def _clock(self, stamp: int) -> None:
         before = self.start.stamp
         # threads log a little out of order: a new process is told by a large step back
-        step = 50_000 if self.start.over else 1_000_000
+        step = SET_BACK if self.start.over else 1_000_000
         if before is not None and stamp < before - step:
             self._next_start()
         self.stamped = True
@@ -763,6 +816,13 @@ class Story:
                 commit=facts["commit"],
                 version=facts.get("version"),
             )
+
+
+def _is_grave(rule: Rule) -> bool:
+    """Whether its message tells of a failure that no request brings about by its text."""
+    if rule.act is Act.FAILURE:
+        return rule.kind in (*MEMORY, Kind.BACKEND, Kind.RPC, Kind.CRASH, Kind.KILLED)
+    return rule.act in (Act.REQUEST, Act.BUFFER, Act.DEATH, Act.END)
 
 
 def _size_in(facts: dict[str, str]) -> tuple[int | None, bool]:

@@ -31,6 +31,7 @@ from arriero.logs.lines import (
     wrappings,
 )
 from arriero.logs.model import Buffer, Failure, Notice, Reading
+from arriero.logs.quoted import opening
 from arriero.logs.reader import LogReader
 from arriero.logs.story import NEAR, bytes_of
 
@@ -229,12 +230,13 @@ def _feed(reader: LogReader, numbered: Iterable[tuple[int, bytes]]) -> None:
     skip, states = shapes.skip, shapes.states
     number, raw = 0, b""
     taken = 0
+    listening = False
     passed = nothing = (-NEAR, b"")
     for number, raw in numbered:
         shape = raw.translate(None, _DIGITS) if raw[:1] != b"[" else _shape(raw)
-        if shape in skip:
+        if shape in skip and not listening:
             continue
-        if shape in states and not shapes.is_larger(states[shape], raw):
+        if shape in states and not listening and not shapes.is_larger(states[shape], raw):
             passed = (number, raw)
             continue
         if 0 < number - passed[0] <= NEAR:
@@ -244,7 +246,8 @@ def _feed(reader: LogReader, numbered: Iterable[tuple[int, bytes]]) -> None:
         line = clean(_decode(raw), number)
         found = shapes.events(shape, line.text)
         reader.take(line, found)
-        if line.child is None or raw[:1] == b"[":
+        was, listening = listening, reader.listening
+        if not (was or listening) and (line.child is None or raw[:1] == b"["):
             shapes.learn(shape, raw, found)
         taken = number
     if taken < number:
@@ -266,9 +269,10 @@ def _turned(
             shape = _shape(raw)
             if shape in shapes.skip or len(kept) >= MAX_KEPT:
                 continue
-            found = shapes.events(shape, clean(_decode(raw), 0).text)
+            text = clean(_decode(raw), 0).text
+            found = shapes.events(shape, text)
             shapes.learn(shape, raw, found)
-            if not found:
+            if not found and opening(text) is None:
                 continue
         kept.append((number, raw[:LONGEST]))
     return [(number + 1 - at, raw) for at, raw in reversed(kept)], number

@@ -52,6 +52,7 @@ _STEMS: Final = {
 
 def read(story: Story, exit_status: int | None = None) -> Reading:
     """What a process's lines say. ``exit_status`` as ``subprocess`` or a shell gives it."""
+    story = story.settled(sure=_signal(exit_status) in _DEADLY)
     start = story.start
     failure, secondary = judge(story, start, exit_status)
     unfinished = failure is None and not (start.ready or start.served or start.exited)
@@ -140,11 +141,15 @@ def _weight(cause: Cause) -> int:
     return order.index(cause.kind) + 1 if cause.kind in order else 0
 
 
+def _signal(exit_status: int | None) -> int | None:
+    if exit_status is None:
+        return None
+    return -exit_status if exit_status < 0 else exit_status - 128
+
+
 def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list[Cause]:
     """The death that only the exit status shows."""
-    signal = None
-    if exit_status is not None:
-        signal = -exit_status if exit_status < 0 else exit_status - 128
+    signal = _signal(exit_status)
     if signal not in _DEADLY or start.deaths:
         return []
     saving = story.last.number - start.saving_line <= NEAR
