@@ -84,12 +84,12 @@ _ECHOED: Final = pattern(
     rf"{_SPOKEN_AFTER}"
     r"|- kv +\d{1,5}: +\S{1,200} \S{1,40} += "
     r"|general\.[\w.]{1,60} += "
-    r"|\btoken *[:=] *\d{1,9} (?=')"
+    r"|\btoken *[:=] *\d{1,9} (?=')|: +- \d{1,9} (?=\(')|common_init\w*: added "
     r"|launching slot ?:"
     r"|(?:by name|example_format:|tool type|for parameter) (?=')"
-    r"|(?:accepting piece|generated parser|error parsing grammar|state_\w{0,20}_file|triggering error"
-    r"|content part(?: type)?|tool without function|[Tt]emplate application failed|apply template"
-    r"|conversion was incomplete|lexer main loop at pos \d{1,9}):"
+    r"|(?:accepting piece|generated parser|error parsing grammar|state_\w{0,20}_file"
+    r"|triggering error|content part(?: type)?|tool without function|[Tt]emplate application failed"
+    r"|apply template|conversion was incomplete|lexer main loop at pos \d{1,9}):"
     r"|conv_id=(?=\S)|/v1/stream/"
     rf"""|(?<!\\)(\\*)["'](?:{"|".join(sorted(PROMPT_NAMES))})\1["']\s{{0,4}}:"""
 )
@@ -99,7 +99,7 @@ _ECHO_KEYS: Final = (
     *("old: ...", "new: ...", "response:", "body:", "- kv", "general.", "slot :", "slot:"),
     *("by name", "example_format", "tool type", "parameter", "piece:", "_file:", "error:"),
     *("content part", "function:", "emplate", "incomplete:", "main loop", "conv_id=", "/stream/"),
-    *('"', "':", "' :"),
+    *('"', "':", "' :", "('", ": added"),
 )
 """One of these is in every line that ``_ECHOED`` fits."""
 _PREFIXED: Final = pattern(

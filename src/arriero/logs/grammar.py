@@ -250,7 +250,9 @@ def events(text: str, rules: tuple[Rule, ...] = RULES) -> list[Event]:
         if rule.key not in text or (found and rule.act not in (Act.OF_DRAFT, Act.END)):
             continue
         match = rule.pattern.search(text)
-        if match is None or not (match.start() <= begin or match.start() < end):
+        if match and match.start() < begin < match.end():
+            match = rule.pattern.search(text, begin)
+        if match is None or match.start() >= max(end, begin + 1):
             continue
         facts = {name: value for name, value in match.groupdict().items() if value is not None}
         found.append(Event(rule, facts, _span(text, rule.key, match)))

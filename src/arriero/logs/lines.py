@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from arriero.logs.quoted import own_words
+
 MAX_LINE = 4096
 """Characters of a line that are looked at."""
 
@@ -216,7 +218,8 @@ def _milestone_trend(raws: Sequence[str]) -> tuple[int, int]:
     by_child: dict[str | None, list[int]] = {}
     for raw in raws:
         line = clean(raw, 0)
-        rank = next((n for n, told in enumerate(_MILESTONES) if told.search(line.text)), None)
+        words, _, end = own_words(line.text)
+        rank = next((n for n, told in enumerate(_MILESTONES) if told.search(words[:end])), None)
         if rank is not None:
             by_child.setdefault(line.child, []).append(rank)
     return _sum_trends(by_child.values())

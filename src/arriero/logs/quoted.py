@@ -8,7 +8,7 @@ and, when it has line ends of its own, in the lines that follow without a prefix
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -19,24 +19,26 @@ _T = TypeVar("_T")
 HELD: Final = 400
 """Lines of repeated text that are looked at for its end."""
 _LOOP: Final = re.compile(
-    r"(?:slot|srv|que|res|cmn|spec)\s{1,4}\S{1,60}:\s{1,4}(?:id\s{1,4}-?\d{1,9} \| (?:task -?\d{1,9} \| )?)?"
+    r"(?:slot|srv|que|res|cmn|spec)\s{1,12}\S{1,60}:\s{1,4}"
+    r"(?:id\s{1,4}-?\d{1,9} \| (?:task -?\d{1,9} \| )?)?"
 )
+_QUOTE_END: Final = re.compile(r"'(?:\)| is not marked as EOG| skipped|, start=[^'\n]{0,99})?\s?\Z")
 _HEAD: Final = re.compile(r"\w{1,60}:\s")
 _OLD_LOOP: Final = re.compile(r"(?:INFO|WARN|ERR) +\[|(?:request|response|main|llama_server):\s")
 # An error that is passed on says first what it is, and then what it is about.
 _PASSED_ON: Final = re.compile(
     r"(?:task id = -?\d{1,9},\s{1,4}error: )?(?:[\w() ]{0,40}\bgot (?:another )?exception: )?"
-    r"(?:\{\"error\":\{\"code\":\d{1,4},\"message\":\")?"
+    r"(?:instance name=\S{1,200} )?(?:\{\"error\":\{\"code\":\d{1,4},\"message\":\")?"
 )
 _ASIDE: Final = re.compile(r"['\"=`{]")
 _ABOUT: Final = re.compile(r": |:\\|['\"`\\{=]")
 
 
 def own_words(text: str) -> tuple[str, int, int]:
-    """The part of a line that the server wrote, and between where a message of it can begin.
+    """The part of a line that the server wrote, and between where a message of it begins.
 
-    Returns the text, the first index behind its head, and the index from which on anything may be
-    what somebody else wrote.
+    Returns the text, the index where an error that it passes on begins, else 0, and the index from
+    which on anything may be what somebody else wrote.
     """
     echo = echo_start(text)
     words = text if echo < 0 else text[:echo]
@@ -44,9 +46,11 @@ def own_words(text: str) -> tuple[str, int, int]:
     if loop is None:
         return words, 0, len(words)
     passed = _PASSED_ON.match(words, loop.end())
-    begin = passed.end() if passed else loop.end()
-    aside = (_ABOUT if begin > loop.end() else _ASIDE).search(words, begin)
-    return words, begin, aside.start() if aside else len(words)
+    if passed is None or passed.end() == loop.end():
+        aside = _ASIDE.search(words, loop.end())
+        return words, 0, aside.start() if aside else len(words)
+    aside = _ABOUT.search(words, passed.end())
+    return words, passed.end(), aside.start() if aside else len(words)
 
 
 def opening(text: str) -> str | None:
@@ -59,8 +63,10 @@ def opening(text: str) -> str | None:
             return None
         return None if text.endswith("}") else ""
     said = text[echo:].strip()
-    if said.startswith("'"):
-        return "" if said.endswith("'") and len(said) > 1 else "'"
+    if said.endswith(" logit bias = -inf"):
+        return None
+    if said.startswith(("'", "('")):
+        return "" if len(said) > 2 and _QUOTE_END.search(said) else "'"
     if said[:1] in {"{", "["} or said.startswith("data: {"):
         return None if said[-1] in "}]" else ""
     return ""
@@ -83,7 +89,7 @@ class Listener(Generic[_T]):
     _held: list[tuple[str, bool, _T]] = field(default_factory=list)
 
     def hear(
-        self, text: str, line: _T, *, stamped: bool, grave: bool, anew: bool
+        self, text: str, line: _T, *, stamped: bool, grave: bool = False, anew: bool = False
     ) -> Iterator[tuple[_T, bool]]:
         """The lines that are known to be the server's own by now, and whether that is sure.
 
@@ -111,13 +117,13 @@ class Listener(Generic[_T]):
         ends = opening(text)
         head = None if _LOOP.match(text) else _HEAD.match(text)
         self._head = head[0] if head else None
-        if ends == "" and head and not self._stamped and text.endswith("'"):
+        if ends == "" and head and not self._stamped and _QUOTE_END.search(text):
             ends = None  # a token of the model's, in a log in which no prefix would tell the rest
         self.opened = ends is not None
         self._quote = ends == "'" and len(text) < self.longest
 
     def _inside(self, text: str, line: _T, *, own: bool) -> Iterator[tuple[_T, bool]]:
-        if not own and text.rstrip().endswith("'"):
+        if not own and _QUOTE_END.search(text):
             self._held.clear()
             self._quote = False
             return

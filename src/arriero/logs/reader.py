@@ -112,9 +112,12 @@ class LogReader:
 
     @property
     def failure_so_far(self) -> Failure | None:
-        """The failure as far as the lines show it. Asked again without a new line, it is free."""
+        """The failure as far as the lines show it, guesses left out.
+
+        Asked again without a new line, it is free.
+        """
         if self._known[0] != self._lines:
-            story = self._main.settled()
+            story = self._main
             self._known = (self._lines, verdict.judge(story, story.start, None)[0])
         return self._known[1]
 

@@ -19,6 +19,7 @@ import msgspec
 
 from arriero.logs.grammar import RULES, Act, Event, Rule, events
 from arriero.logs.lines import (
+    MAX_LINE,
     Line,
     Wrapping,
     clean,
@@ -31,7 +32,7 @@ from arriero.logs.lines import (
     wrappings,
 )
 from arriero.logs.model import Buffer, Failure, Notice, Reading
-from arriero.logs.quoted import opening
+from arriero.logs.quoted import Listener, opening
 from arriero.logs.reader import LogReader
 from arriero.logs.story import NEAR, bytes_of
 
@@ -69,12 +70,12 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     head = next(blocks, b"")
     sample = [_decode(line) for line in head.split(b"\n", SAMPLE)[:SAMPLE]]
     numbered: Iterable[tuple[int, bytes]] = _numbered(head, blocks)
-    backwards = is_reversed(sample)
+    backwards = is_reversed(_own(sample))
     lines = 0
     if backwards:
         sample.reverse()
         numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
-    prefix = foreign_prefix([plain(line) for line in sample])
+    prefix = foreign_prefix([plain(line) for line in _own(sample)])
     if prefix is not None:
         foreign = re.compile(f"^{prefix}".encode())
         sample = [_decode(_with_known(foreign, line.encode())) for line in sample]
@@ -91,6 +92,18 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     if backwards:
         readings = tuple(_turn_back(reading, lines) for reading in readings)
     return tuple(_noting(reading, how) for reading in readings)
+
+
+def _own(sample: Sequence[str]) -> list[str]:
+    """These raw lines without those in which a server repeats a text of several lines."""
+    listeners: dict[str | None, Listener[str]] = {}
+    own: list[str] = []
+    for raw in sample:
+        line = clean(raw, 0)
+        listener = listeners.setdefault(line.child, Listener(MAX_LINE))
+        stamped = line.stamp is not None
+        own += (raw for raw, _ in listener.hear(line.text, raw, stamped=stamped))
+    return own
 
 
 def _with_known(foreign: re.Pattern[bytes], raw: bytes) -> bytes:

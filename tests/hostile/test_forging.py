@@ -1,0 +1,209 @@
+"""No text of a client, of an answer or of a model's file is ever read as a message of the server.
+
+Each engine printed a planted text in all the ways it has (``capturing.py``); here the text is, in
+each of them, every line that the grammar knows.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from arriero.base.words import Evidence, Kind, LogOutcome
+from arriero.logs import LogReader, read_log
+from arriero.logs.model import Reading
+from tests.conftest import BUILDS
+from tests.hostile.capturing import FIRST, LAST
+from tests.hostile.phrases import phrases
+
+DATA = Path(__file__).parent / "data"
+RUNS = ("requests", "template", "embedding", "draft")
+PREFIXES = ("--log-prefix", "--no-log-prefix")
+HARMLESS = "why does it say so"
+_STAMP = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} ")
+_WRITTEN = re.compile(FIRST + r"(?P<quote>\\*)\"(?:(?P<escaped>\\+)n|\n)'" + LAST)
+
+
+@cache
+def captured(build: int) -> dict[str, list[str]]:
+    """Run of an engine → the places in its log where planted text came out."""
+    found: dict[str, list[str]] = {}
+    for block in (DATA / f"carriers-{build}.txt").read_text(encoding="utf-8").split("%% ")[1:]:
+        name, _, text = block.partition("\n")
+        found.setdefault(name, []).append(text.rstrip("\n"))
+    return found
+
+
+def planted(place: str, phrase: str) -> str:
+    """The place with the phrase as this carrier would have written it."""
+
+    def written(found: re.Match[str]) -> str:
+        text = phrase
+        if found["escaped"] and not found["quote"]:
+            return text.replace("\n", "\\n")
+        for _ in range(len(found["quote"]).bit_length()):
+            text = json.dumps(text)[1:-1]
+        return text
+
+    text = _WRITTEN.sub(written, place)
+    text = text.replace(f"{FIRST}-{LAST}", re.sub(r"[^a-zA-Z0-9-]+", "-", phrase))
+    text = text.replace(f"{FIRST}\"\n'{LAST}".lower(), phrase.lower())
+    line = phrase.replace("\n", " ")
+    return text.replace(FIRST, line).replace(LAST, line)
+
+
+def served(prefix: bool) -> tuple[str, str]:
+    """What a server says before and after a request."""
+    stamp, later = ("0.00.100.000 I ", "9.00.100.000 I ") if prefix else ("", "")
+    before = ("srv  llama_server: model loaded", "srv  llama_server: listening on http://[::1]:1")
+    after = (
+        "slot      release: id  1 | task 0 | stop processing: n_tokens = 17, truncated = 0",
+        "srv  update_slots: all slots are idle",
+    )
+    return (
+        "".join(f"{stamp}{line}\n" for line in before),
+        "".join(f"{later}{line}\n" for line in after),
+    )
+
+
+def told(reading: Reading) -> dict[str, object]:
+    """All that a reading says but for what line it is on and how that reads."""
+    return {
+        "failure": reading.failure,
+        "secondary": reading.secondary,
+        "outcome": reading.outcome,
+        "buffers": reading.buffers,
+        "effective": reading.effective,
+        "engine": reading.engine,
+        "notices": {notice.id for notice in reading.notices} - {"sizes_hidden"},
+    }
+
+
+def read(text: str) -> Reading:
+    (reading,) = read_log([text.encode()])
+    return reading
+
+
+CASES = [
+    (build, run + prefix)
+    for build in BUILDS
+    for run in RUNS
+    for prefix in PREFIXES
+    if run + prefix in captured(build)
+]
+
+
+def forge(build: int, name: str, said: Callable[[int], str]) -> str:
+    """One log with a phrase in each place of one run (by its number), served before and after."""
+    before, after = served(not name.endswith("--no-log-prefix"))
+    places = captured(build)[name]
+    return before + "".join(planted(p, said(n)) + "\n" + after for n, p in enumerate(places))
+
+
+@cache
+def harmlessly(build: int, name: str) -> dict[str, object]:
+    return told(read(forge(build, name, lambda _: HARMLESS)))
+
+
+def forged(build: int, name: str, said: Callable[[int], str]) -> dict[str, object]:
+    """What a reading says that it would not say of harmless text."""
+    harmless = harmlessly(build, name)
+    assert harmless["failure"] is None
+    reading = told(read(forge(build, name, said)))
+    return {part: value for part, value in reading.items() if value != harmless[part]}
+
+
+@pytest.mark.parametrize(("build", "name"), CASES)
+def test_no_phrase_says_anything_in_a_carrier(build: int, name: str) -> None:
+    rows = list(phrases())
+    random.Random(build).shuffle(rows)
+    for at in range(0, len(rows), len(rows) // 20):
+        found = forged(build, name, lambda n, at=at: phrases()[rows[(at + 7 * n) % len(rows)]])  # type: ignore[misc]  # mypy has no type for a default
+        assert found == {}, [rows[(at + 7 * n) % len(rows)] for n in range(40)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("build", "name"), CASES)
+def test_each_phrase_in_each_carrier(build: int, name: str) -> None:
+    found = {row: forged(build, name, lambda _, row=row: phrases()[row]) for row in phrases()}  # type: ignore[misc]  # mypy has no type for a default
+    assert {row: parts for row, parts in found.items() if parts} == {}
+
+
+PROMPT = """\
+llama_server: server is listening on http://127.0.0.1:8080
+slot launch_slot_: id 0 | task 0 | processing task
+slot update_slots: id 0 | prompt: 'why
+ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 4294967296
+llama_init_from_model: failed to initialize the context: failed to allocate buffer for rs cache
+srv load_model: failed to load model, /x.gguf
+Killed
+'
+"""
+ABORTED = """\
+/src/llama-grammar.cpp:1234: GGML_ASSERT(!stacks.empty()) failed
+Aborted (core dumped)
+"""
+LOUD = "".join(planted(place, HARMLESS) + "\n" for place in captured(10434)["requests--log-prefix"])
+GRAMMAR = next(p for p in captured(10434)["requests--log-prefix"] if "::= 3" in p)
+UNFINISHED = "\n".join(planted(GRAMMAR, HARMLESS).split("\n")[:3]) + "\n"
+"""A log that ends in the middle of a grammar, which the server repeats as it came."""
+
+
+def test_a_prompt_of_several_lines_says_nothing() -> None:
+    for after in ("", *served(prefix=False)):
+        reading = read(PROMPT + after)
+        assert (reading.failure, reading.outcome) == (None, LogOutcome.STARTED)
+
+
+def test_a_token_says_nothing() -> None:
+    before, after = served(prefix=False)
+    token = "slot process_toke: id 0 | next token: 123 'CUDA error: out of memory'\n"
+    assert read(before + token + after).failure is None
+    assert read(before + token).failure is None
+
+
+def test_a_death_after_what_was_repeated_is_still_read() -> None:
+    before, after = served(prefix=True)
+    failure = read(before + LOUD + after + ABORTED).failure
+    assert failure is not None
+    assert (failure.kind, failure.fatal, failure.evidence) == (Kind.CRASH, True, Evidence.NAMED)
+
+
+def test_where_the_log_ends_in_what_is_repeated_a_death_is_a_guess() -> None:
+    before, _ = served(prefix=True)
+    failure = read(before + UNFINISHED + ABORTED).failure
+    assert failure is not None
+    assert (failure.kind, failure.fatal, failure.evidence) == (Kind.CRASH, True, Evidence.INFERRED)
+
+
+def test_a_signal_shows_that_what_was_said_last_was_the_server() -> None:
+    reader = LogReader()
+    for line in (served(prefix=True)[0] + UNFINISHED + ABORTED).splitlines():
+        reader.feed(line)
+    failure = reader.readings(-6)[0].failure
+    assert failure is not None
+    assert (failure.kind, failure.evidence) == (Kind.CRASH, Evidence.NAMED)
+
+
+def test_a_start_after_what_is_repeated_shows_that_the_one_before_died() -> None:
+    before, _ = served(prefix=True)
+    again = "0.00.001.000 I build_info: b10434-7e4c0a9\n0.00.002.000 I system_info: n_threads = 4\n"
+    reading = read(before + UNFINISHED + ABORTED + again)
+    assert reading.failure is not None
+    assert reading.failure.evidence is Evidence.INFERRED
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_line_by_line_is_as_at_once(build: int) -> None:
+    text = forge(build, "requests--log-prefix", lambda n: list(phrases().values())[n])
+    reader = LogReader()
+    for line in text.splitlines():
+        reader.feed(line)
+        assert reader.failure_so_far is None
+    assert told(reader.readings()[0]) == told(read(text))
