@@ -506,6 +506,57 @@ def test_how_many_lines_were_left_out_is_told() -> None:
     assert told_lines(once, Vocabulary()) == once
 
 
+NEEDED = """
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 598.50 MiB on device 0: cudaMalloc failed: out of memory
+0.01.289.827 E alloc_tensor_range: failed to allocate CUDA0 buffer of size 193608946688
+E llama_init_from_model: failed to initialize the context: failed to allocate buffer for rs cache
+ggml_gallocr_reserve_n: failed to allocate Vulkan1 buffer of size 1073741824
+CUDA error: out of memory
+  current device: 0, in function launch_fattn at <dir>/fattn-common.cuh:1053
+<dir>/ggml-cuda.cu:97: ROCm error
+GGML_ASSERT(tensor->data != NULL && "tensor not allocated") failed
+terminate called after throwing an instance of 'std::bad_alloc'
+Aborted (core dumped)
+Segmentation fault (core dumped)
+ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory
+radv/amdgpu: Failed to allocate a buffer:
+error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)
+ggml-rpc.cpp:509: Remote RPC server crashed or returned malformed response
+RPC server version mismatch: 4.0.1
+[37723] 52.17.102.129 W decode: failed to find a memory slot for batch of size 128
+llama_kv_cache: size = 23480.00 MiB (150272 cells,  40 layers,  1/1 seqs), K (f16): 11740.00 MiB, V (f16): 11740.00 MiB
+load_tensors: offloaded 33/33 layers to GPU
+print_info: EOS token             = 151645 '<|im_end|>'
+- CUDA0   : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)
+- Vulkan0: llvmpipe (LLVM 15.0.6, 256 bits) (2048 MiB, 2048 MiB free)
+Vulkan0: Intel(R) HD Graphics 520 (SKL GT2) (Intel open-source Mesa driver) | uma: 1 | fp16: 1 | warp size: 32
+|   - CUDA0 (RTX 3090)   | 24126 = 23403 + (25610 = 15621 +    9152 +     836) +      -24888 |
+version: 1 (571d0d5) built with GNU 13.3.0 for x86_64-linux-gnu, commit 571d0d5a8be39f1c2d4e5f60718293a4b5c6d7e8
+system_info: n_threads = 8 (n_threads_batch = 8) / 16 | CUDA : ARCHS = 520 | USE_GRAPHS = 1 | LLAMAFILE = 1 | REPACK = 1 |
+0.12.345.678 I common_params_fit_impl: projected to use 25610 MiB of device memory vs. 23403 MiB of free device memory
+prompt_save:  - saving prompt with length 215, total state size = 2460.007 MiB
+slot print_timing: id  1 | task 0 | prompt eval time =      49.92 ms /    20 tokens (    2.50 ms per token,   400.61 tokens per second)
+srv    load_model: initializing, n_slots = 4, n_ctx_slot = 4096, kv_unified = 'true'
+Out of memory: Killed process 4242 (llama-server) total-vm:123456kB, anon-rss:4096kB
+kernel: llama-server[4242]: segfault at 0 ip 00007f00 sp 00007f01 error 4 in libggml-base.so.0
+""".strip().splitlines()  # noqa: E501  lines of logs
+
+
+@pytest.mark.parametrize("name", ["ana", "fit", "slot0", "memory", "device", "rtx", "cuda-box"])
+def test_needed_lines_stay(name: str) -> None:
+    """Whoever the user and the host are, and whatever was said before."""
+    base = example_diagnosis()
+    said = (
+        "INPUT: tell me",
+        f"Dec  1 03:12:07 {name} x[1]: a",
+        f"/home/{name}/x.gguf",
+        "prompt: 'x",
+    )
+    trials = (replace(base.trials[0], log_tail=(*said, *NEEDED)), *base.trials[1:])
+    told = shared(replace(base, trials=trials), Redactor(users=[name], hosts=[name])).trials[0]
+    assert [line for line in NEEDED if line not in told.log_tail] == []
+
+
 @pytest.mark.parametrize(
     "document",
     [example_diagnosis(), example_verification(), example_explanation(), example_plan()],

@@ -58,8 +58,9 @@ def package_words() -> frozenset[str]:
 @cache
 def message_words() -> frozenset[str]:
     """The words of llama.cpp's messages: a user of such a name is not looked for in a log."""
-    text = (Path(__file__).parents[1] / "logs" / "messages.txt").read_text("utf-8")
-    return frozenset(word.lower() for word in _PIECE.findall(text))
+    logs = Path(__file__).parents[1] / "logs"
+    texts = [(logs / name).read_text("utf-8") for name in ("messages.txt", "words.txt")]
+    return frozenset(word.lower() for text in texts for word in _PIECE.findall(text))
 
 
 class Vocabulary:

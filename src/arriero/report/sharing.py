@@ -24,6 +24,7 @@ from arriero.record.documents import (
     EngineRecord,
     Explanation,
     ModelRecord,
+    Trial,
     Verification,
 )
 
@@ -44,10 +45,30 @@ def shared(document: _T, redactor: Redactor) -> _T:
 
     Figures, outcomes and the contract's own words stay. Shared again it stays as it is.
     """
-    document = redactor.scrub(document, share=True)
-    vocabulary = Vocabulary(tuple(_hardware(document)))
-    result: _T = _value(document, vocabulary)
-    return result
+    clean = redactor.scrub(document, share=True)
+    result: _T = _value(clean, Vocabulary(tuple(_hardware(clean))))
+    return _with_logs(result, document, redactor)
+
+
+def _with_logs(told: Any, given: Any, redactor: Redactor) -> Any:
+    """With the logs told line by line.
+
+    The redactor takes what follows a prompt for more of it, so that an error without a prefix goes
+    with it. Here that is not needed: a line stays only if the grammar has a row for it.
+    """
+    if not hasattr(given, "trials") and not isinstance(getattr(given, "trial", None), Trial):
+        return told
+    known = Vocabulary(tuple(_hardware(told)))
+
+    def one(trial: Trial, before: Trial) -> Trial:
+        return msgspec.structs.replace(
+            trial, log_tail=told_lines(map(redactor.share, before.log_tail), known)
+        )
+
+    if isinstance(getattr(given, "trial", None), Trial):
+        return msgspec.structs.replace(told, trial=one(told.trial, given.trial))
+    trials = tuple(map(one, told.trials, given.trials))
+    return msgspec.structs.replace(told, trials=trials)
 
 
 def _hardware(document: object) -> set[str]:
@@ -95,10 +116,6 @@ def _line(text: Any, known: Vocabulary) -> Any:
         return _value(text, known)
     shown = told(text, known)
     return known.plain(text) if shown is None else shown
-
-
-def _lines(texts: Any, known: Vocabulary) -> Any:
-    return told_lines(texts, known)
 
 
 def _command(words: Any, known: Vocabulary) -> Any:
@@ -177,7 +194,7 @@ _OF_NAME: Final[Mapping[str, _How]] = {
     ),
     "text": _line,
     "shown_by": _line,
-    "log_tail": _lines,
+    "log_tail": lambda lines, known: told_lines(lines, known),
     "id": _matching(_ID),
     "taken_at": _matching(_TIME),
     "commit": _matching(_HASH),
