@@ -23,6 +23,8 @@ _LOOP: Final = re.compile(
     r"(?:id\s{1,4}-?\d{1,9} \| (?:task -?\d{1,9} \| )?)?"
 )
 _QUOTE_END: Final = re.compile(r"'(?:\)| is not marked as EOG| skipped|, start=[^'\n]{0,99})?\s?\Z")
+_UNSTAMPED: Final = "error parsing grammar:"
+"""Repeats a text, and has no prefix itself."""
 _HEAD: Final = re.compile(r"\w{1,60}:\s")
 _OLD_LOOP: Final = re.compile(r"(?:INFO|WARN|ERR) +\[|(?:request|response|main|llama_server):\s")
 # An error that is passed on says first what it is, and then what it is about.
@@ -109,12 +111,14 @@ class Listener(Generic[_T]):
             if grave or anew:
                 yield from ((held, False) for _, _, held in self._held)
             self._held.clear()
-        self._open(text)
+        self._open(text, own=own)
         yield line, True
 
-    def _open(self, text: str) -> None:
-        """Learn from one of the server's own lines whether it begins to repeat a text."""
+    def _open(self, text: str, *, own: bool) -> None:
+        """Learn from a line whether it begins to repeat a text."""
         ends = opening(text)
+        if self._stamped and not own and _UNSTAMPED not in text:
+            ends = None  # somebody else's line
         head = None if _LOOP.match(text) else _HEAD.match(text)
         self._head = head[0] if head else None
         if ends == "" and head and not self._stamped and _QUOTE_END.search(text):
@@ -141,7 +145,7 @@ class Listener(Generic[_T]):
             if self.opened:
                 self._held.append((text, own, line))
             else:
-                self._open(text)
+                self._open(text, own=own)
                 self._quote = False
                 yield line, True
 
