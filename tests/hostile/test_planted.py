@@ -488,6 +488,17 @@ def test_the_command_says_all_that_is_known() -> None:
     assert told == tuple("MODEL.gguf" if word == "/home/x/m.gguf" else word for word in words)
 
 
+def test_a_command_in_a_log_is_told_as_one() -> None:
+    lines = [
+        "ExecStart=/opt/acme/llama-server -m /srv/acme/x.gguf -a acme -np 4",
+        "+ llama-server --api-key acme 'not closed",
+    ]
+    assert told_lines(lines, Vocabulary()) == (
+        "ExecStart=llama-server -m MODEL.gguf -a NAME -np 4",
+        "… 1 line not needed here",
+    )
+
+
 def test_every_flag_of_the_table_is_told() -> None:
     for build in (10092, 10434):
         for flag in builtin_flags(build).flags:
@@ -538,6 +549,8 @@ prompt_save:  - saving prompt with length 215, total state size = 2460.007 MiB
 slot print_timing: id  1 | task 0 | prompt eval time =      49.92 ms /    20 tokens (    2.50 ms per token,   400.61 tokens per second)
 srv    load_model: initializing, n_slots = 4, n_ctx_slot = 4096, kv_unified = 'true'
 Out of memory: Killed process 4242 (llama-server) total-vm:123456kB, anon-rss:4096kB
+llama-server -hf unsloth/Qwen3.6-27B-GGUF:Q4_K_M -c 65536 -np 8 -ctk q8_0 -ctv q8_0 -ngl 99 --jinja
+0   libggml-base.0.9.5.dylib            0x000000010579936c ggml_print_backtrace + 276
 kernel: llama-server[4242]: segfault at 0 ip 00007f00 sp 00007f01 error 4 in libggml-base.so.0
 """.strip().splitlines()  # noqa: E501  lines of logs
 

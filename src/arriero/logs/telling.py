@@ -8,24 +8,33 @@ word because llama.cpp, a driver or Arriero is known to write it.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final
 
 from arriero.base.late import pattern
-from arriero.base.prompts import without_prompts
+from arriero.base.prompts import echo_start, without_prompts
 from arriero.base.vocabulary import ELIDED, Vocabulary, package_words, pieces
+from arriero.command.telling import told_command
 from arriero.logs.grammar import SIGNS, events
 from arriero.logs.lines import clean, plain
 
 _OWN_PREFIX: Final = pattern(
-    r"(?:\[\s{0,4}\d{4,5}\] )?(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} )?(?:[IWED] {1,4})?(?:- )?\Z"
+    r"(?:\[\s{0,4}\d{4,5}\] )?(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} )?(?:[IWED] {1,4})?(?:- )?"
+    r"(?:\d{1,3} {2,4})?\Z"
 )
 _FUNCTION: Final = pattern(r"(?:(?:srv|slot|que|res|cmn|spec|main)\s{1,12})?(\w{12}):")
+_STARTED: Final = pattern(
+    r"(?P<by>[+$#] |ExecStart=|exec )?(?:[\w<>./-]{1,200}/)?llama-server(?:\.exe)? -"
+)
+"""A command that a shell or a unit repeats."""
 _COMMIT: Final = pattern(r"(?:commit |\()([0-9a-f]{7,40})(?![0-9A-Za-z])")
 _HEADER_TEXT: Final = pattern(r"(\bgeneral\.[\w.]{1,60}\s{0,40}=\s{0,4})(?![\d.]+\Z)\S.*")
 """What a model says of itself: its name, its author, where it comes from."""
+_ECHO_TOLD: Final = pattern(r"[\d\s.,]*|true|false|'<[|\w]{1,40}>'[^'\"]*")
+"""Figures, and tokens with a name of their own (``'<|im_end|>'``)."""
 
 
 @cache
@@ -42,8 +51,20 @@ def told(raw: str, vocabulary: Vocabulary) -> str | None:
     text = without_prompts(line.text)
     if not text:
         return None
+    if started := _STARTED.match(text):
+        by = started["by"] or ""
+        command = _command(text[len(by) :], vocabulary)
+        return None if command is None else by + command
     fits = events(text) or any(sign in text for sign in SIGNS.values()) or _shown().search(text)
     return _own_prefix(raw, line.text) + _words(text, vocabulary) if fits else None
+
+
+def _command(text: str, vocabulary: Vocabulary) -> str | None:
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote that is not closed
+        return None
+    return shlex.join(told_command(words, vocabulary))
 
 
 def told_lines(raws: Iterable[str], vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -91,6 +112,10 @@ def _words(text: str, vocabulary: Vocabulary) -> str:
     if (function := _FUNCTION.match(text)) and _is_cut_short(function[1], vocabulary):
         said.add(f"{function[1]}:")
     text = _HEADER_TEXT.sub(rf"\1{ELIDED}", text)
+    # What a server repeats of clients and of files is theirs, whatever words it is made of.
+    at = echo_start(text)
+    if at >= 0 and _ECHO_TOLD.fullmatch(text, at) is None:
+        text = text[:at] + ELIDED
     return vocabulary.plain(text, kept=lambda word: word in said)
 
 

@@ -46,8 +46,9 @@ def shared(document: _T, redactor: Redactor) -> _T:
     Figures, outcomes and the contract's own words stay. Shared again it stays as it is.
     """
     clean = redactor.scrub(document, share=True)
-    result: _T = _value(clean, Vocabulary(tuple(_hardware(clean))))
-    return _with_logs(result, document, redactor)
+    told_all = _value(clean, Vocabulary(tuple(_hardware(clean))))
+    result: _T = _with_logs(told_all, document, redactor)
+    return result
 
 
 def _with_logs(told: Any, given: Any, redactor: Redactor) -> Any:
