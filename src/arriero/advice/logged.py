@@ -96,7 +96,7 @@ def _compute(failure: Failure, log: Explanation) -> Iterator[Remedy]:
             cost=Cost.FREE,
             why="without flash attention the scores of the whole context are kept",
         )
-    if failure.phase is Phase.SERVING and "kv_cache" in failure.text:
+    if failure.phase is Phase.SERVING:
         yield Remedy(
             change="--no-context-shift",
             cost=Cost.CONTEXT,

@@ -164,6 +164,7 @@ NOTICES: Final[dict[str, str]] = {
     "prompt_too_big": "A prompt's state was larger than the prompt cache and was not saved.",
     "checkpoints": "Context checkpoints are on: host memory outside of --cache-ram.",
     "memory_query_failed": "The device could not be asked how much memory it has free.",
+    "meta_backend": "One backend stands for all devices: its sizes are of none in particular.",
     "cuda_graphs": "Recorded CUDA graphs were kept until the end.",
     "near_limit": "The device reports more memory in use than it recommends.",
     "restarted": "The log holds several starts; the last one that ended is reported.",

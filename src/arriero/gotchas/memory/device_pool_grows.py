@@ -72,7 +72,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     for pool, free in known(facts.plan):
         left = free - pool.at_start
-        if pool.name in pooled and pool.at_start and 0 <= left < GIB:
+        if pool.name in pooled and pool.at_start and 0 <= left < max(GIB, free // _PART):
             yield Found(
                 because=f"{pool.name} has {human(left)} left at the start for its kernels",
                 applies=Applies.MAYBE,
@@ -81,4 +81,6 @@ def detect(facts: Facts) -> Iterator[Found]:
             )
 
 
+_PART = 12
+"""Of a card's memory: 2 GiB of 24."""
 _POOLED = ("CUDA", "ROCm", "HIP", "MUSA", "SYCL")

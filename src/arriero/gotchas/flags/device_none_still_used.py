@@ -1,0 +1,75 @@
+"""`-dev none` keeps layers off the GPU, and the GPU's driver is opened all the same
+
+Symptom
+-------
+`-dev none` or `-ngl 0`, and `nvidia-smi` shows some hundred MiB for the server; with `--mmproj`
+more, and long prompts take device memory too. On a card that is full the start fails.
+
+Root cause
+----------
+The flag says where layers go. Every backend that is compiled in still opens its devices (a CUDA
+context takes about 300 MiB), the projector goes to the first GPU unless told otherwise, and with
+`-ngl 0` large products of matrices are sent to the GPU for speed (`--op-offload`).
+
+Workaround
+----------
+Hide the device: `CUDA_VISIBLE_DEVICES=`, `HIP_VISIBLE_DEVICES=` or `GGML_VK_VISIBLE_DEVICES=` with
+an empty value in the server's environment. `--no-mmproj-offload` and `--no-op-offload` keep
+projector and products on the CPU.
+
+Better fix
+----------
+Leave devices alone that nothing is to run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("devices", "offload"),
+    affects=Affects(backends=("CUDA", "ROCm", "Vulkan"), flags=("-dev", "-ngl")),
+    reporters=0,
+    provenance=Provenance(
+        builds="the size of a CUDA context is from measurements by others; not tried here",
+        hardware="CUDA",
+        command="-dev none",
+    ),
+    related=("mmproj-first-device",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    if command.value("-dev") != "none" or any(name in command.environ for name in _VARIABLES):
+        return
+    on_device = command.has("--mmproj") and command.switch("--mmproj-offload") is not False
+    yield Found(
+        because="-dev none: backends still open their devices"
+        + (", and --mmproj goes to the first one" if on_device else ""),
+        applies=Applies.MAYBE,
+        missing=("which backends the engine was built with",),
+        flag="-dev",
+    )
+
+
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GGML_VK_VISIBLE_DEVICES",
+)

@@ -1,0 +1,73 @@
+"""A KV cache on the host does not make the compute buffer smaller: without flash attention it grows
+
+Symptom
+-------
+`-nkvo` was to save the card's memory, and the compute buffer of the card is refused, for many GiB.
+
+Root cause
+----------
+The cache stays on the host and the layers on the card. Where the card computes attention all the
+same, it is given copies of K and V for each layer, and without flash attention the scores of the
+whole context. A report puts it after ggml-org/llama.cpp#13746.
+
+Workaround
+----------
+`-fa on`, and a smaller `-c` or `-ub`; `-c 0` asks for the training context. Fewer layers on the
+card (`-ngl`) compute their attention on the host.
+
+Better fix
+----------
+Count the copies in the sizes that are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("KV cache", "compute buffer", "offload"),
+    affects=Affects(flags=("-nkvo", "-fa", "-c")),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#14740", "ggml-org/llama.cpp#13746"),
+        builds="from May 2025",
+        hardware="Tesla M60",
+        command="-ngl 80 --ctx-size 0 --no-kv-offload",
+    ),
+    related=("scores-without-flash",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    request = facts.settings.request
+    on_device = any("host" not in pool.devices for pool in facts.pools)
+    if request.offload_kqv or request.n_gpu_layers == 0 or not on_device:
+        return
+    by_default = facts.build is not None and facts.build >= _FLASH_BY_ITSELF
+    if request.flash_attn == "off" or not (by_default or facts.command.has("-fa")):
+        yield Found(
+            because="-nkvo without flash attention: the device gets copies and keeps all scores",
+            applies=Applies.MAYBE,
+            missing=("whether the device computes the attention of its layers",),
+            edit=(Edit(flag="-fa", value="on"),),
+            flag="-nkvo",
+        )
+
+
+_FLASH_BY_ITSELF = 6325
+"""Builds from about here on turn flash attention on where the device has it."""

@@ -1,0 +1,59 @@
+"""`--fit` does nothing with `-sm tensor`: the context is as given, or the model's own
+
+Symptom
+-------
+`failed to fit params to free device memory: llama_params_fit is not implemented for
+SPLIT_MODE_TENSOR, abort`. The start goes on, and runs out of memory on one of the devices.
+
+Root cause
+----------
+Fit moves whole layers between devices. With `-sm tensor` every tensor is cut, and there is nothing
+that it could move; the context is left alone too.
+
+Workaround
+----------
+Give `-c` and `-np` what fits, without waiting for `--fit` to find it; or `-sm layer`.
+
+Better fix
+----------
+Let fit shorten the context in this mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("fit", "placement", "context"),
+    affects=Affects(flags=("-sm", "--fit", "-c")),
+    signs=(Sign(notice="fit_refused", text=r"SPLIT_MODE_TENSOR", sure=True),),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#22616",), builds="b9xxx", hardware="CUDA", command="-sm tensor"
+    ),
+    related=("fit-refused-layers", "split-mode-refused", "tensor-split-whole-buffers"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    if facts.settings.request.split_mode == "tensor" and facts.settings.fit:
+        given = facts.command.number("-c")
+        yield Found(
+            because="-sm tensor with --fit on: "
+            + (f"-c {given} is taken as it is" if given else "the context is the model's own"),
+            flag="-sm",
+        )

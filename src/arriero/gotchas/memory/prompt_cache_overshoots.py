@@ -1,0 +1,81 @@
+"""Before June 2026 the prompt cache goes above its limit, and keeps one prompt of any size
+
+Symptom
+-------
+`cache state: 1 prompts, 2460.007 MiB (limits: 1200.000 MiB)`, and the kernel kills the server on a
+host that has just as much as `--cache-ram` says.
+
+Root cause
+----------
+A prompt was saved first, and only then older ones were thrown away; the last one stayed however
+large it was. Since ggml-org/llama.cpp#25070 the limit holds.
+
+Workaround
+----------
+`-cram 0` on a host that is short, or room for two whole prompts above the limit. Or a newer build.
+
+Better fix
+----------
+Done upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.sizes import human
+from arriero.base.words import Component, Kind
+from arriero.gotchas.builds._range import told, within
+from arriero.gotchas.facts import Facts, bytes_of
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+    Sign,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.INFO,
+    concepts=("prompt cache", "host memory"),
+    affects=Affects(flags=("-cram",)),
+    signs=(
+        Sign(kinds=(Kind.STATE_GROWTH,), components=(Component.PROMPT_CACHE,), builds=(0, 9599)),
+    ),
+    reporters=2,
+    provenance=Provenance(
+        issues=(
+            "ggml-org/llama.cpp#21690",
+            "ggml-org/llama.cpp#23561",
+            "ggml-org/llama.cpp#25070",
+        ),
+        builds="b7xxx to June 2026",
+        hardware="any",
+        command="--cache-ram 1200",
+    ),
+    related=("prompt-cache-limit", "checkpoints-of-windows"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    limit = facts.settings.cache_ram
+    if not limit or not facts.command.has("-cram") or not within(facts, 0, 9599):
+        return
+    context = facts.plan.context
+    slots = context.n_seq_max if context else 1
+    size = bytes_of(facts.plan, Component.KV) // (1 if facts.settings.request.kv_unified else slots)
+    if size > limit:
+        yield Found(
+            because=f"a full prompt's state takes up to {human(size)}, -cram is {human(limit)}, and"
+            f" {told(facts)} keeps it all the same",
+            applies=Applies.MAYBE,
+            missing=("which build of June 2026 was the first to keep the limit",),
+            edit=(Edit(flag="-cram", value="0"),),
+            flag="-cram",
+        )

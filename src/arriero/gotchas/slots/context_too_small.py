@@ -1,0 +1,83 @@
+"""A context or batch of one token ends the server while it warms up
+
+Symptom
+-------
+`GGML_ASSERT(n_tokens_all <= cparams.n_batch) failed` and exit 134 (SIGABRT) before the server
+listens.
+
+Root cause
+----------
+A batch is never longer than the context, so that `-c 1` makes a batch of one token. The warm-up
+reads two, the beginning and the end of a text, in one batch.
+
+Workaround
+----------
+`-c 256` and more: a context is rounded up to 256 tokens anyway. `-b` of at least 32.
+
+Better fix
+----------
+Refuse so small a value where flags are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from arriero.base.words import TrialOutcome
+from arriero.gguf.presets import tiny
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.model import (
+    Affects,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Reproduction,
+    Run,
+    Severity,
+    Sign,
+    Signature,
+)
+from arriero.record import Edit
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.FRAMEWORK,
+    severity=Severity.ERROR,
+    concepts=("context", "batch", "warm-up"),
+    affects=Affects(flags=("-c", "-b")),
+    signs=(Sign(text=r"n_tokens_all <= cparams\.n_batch", sure=True),),
+    reporters=1,
+    provenance=Provenance(
+        issues=("ggml-org/llama.cpp#24098",), builds="b9272", hardware="CPU", command="--ctx-size 1"
+    ),
+    related=("slots-above-batch",),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    command = facts.command
+    if command.switch("--warmup") is False or facts.settings.request.embeddings:
+        return
+    small = next((flag for flag in ("-c", "-b") if command.number(flag) == 1), None)
+    if small is not None:
+        least = "256" if small == "-c" else "32"
+        yield Found(
+            because=f"{small} 1: the warm-up has two tokens, and a batch holds one",
+            edit=(Edit(flag=small, value=least),),
+            flag=small,
+        )
+
+
+_RUN = Run(flags="-c 1 -np 1")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="one-token",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-c 256 -np 1"),
+        shows=Signature(outcome=TrialOutcome.FAILED, log=r"n_tokens_all <= cparams\.n_batch"),
+    ),
+)
