@@ -80,9 +80,8 @@ def _of_log(lines: list[str], cause: str, change: str) -> str:
 
 
 def test_a_cause_without_the_change_is_half_an_answer() -> None:
-    refused = [
-        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for rs cache"
-    ]
+    owner = "failed to initialize the context: failed to allocate buffer for rs cache"
+    refused = [f"llama_init_from_model: {owner}"]
     assert _of_log(refused, "allocation/rs", "-np 1") == "covered"
     assert _of_log(refused, "rs-alloc-slots", "-np 1") == "covered"
     assert _of_log(refused, "allocation/rs", "--no-such-flag") == "partly"
