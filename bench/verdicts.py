@@ -6,7 +6,7 @@ the one that names the buffer among them, so a verdict is worth what it says whe
 
     python bench/verdicts.py [--repeats 20] [--whole] [BUILD...]    (all builds under .engines)
 
-Each run stops once the verdict stands (seconds, not minutes) unless ``--whole`` is given.
+Each run stops once the verdict stands (three launches) unless ``--whole`` is given.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from arriero.store import Store
 ENGINES = Path(__file__).resolve().parent.parent / ".engines"
 LIMIT = Limit(int(3.5 * GIB), LimitKind.ADDRESS_SPACE)
 FLAGS = ("-c", "4096", "-np", "64", "--no-warmup")
-UNTIL_VERDICT = 4
-"""Launches: the small start and the one as given, each once more if its log lost the cause."""
+UNTIL_VERDICT = 3
+"""Launches: the small start, the one as given, and that once more if its log lost the cause."""
 
 
 def run(engine: Path, model: Path, home: Path, *, whole: bool) -> Diagnosis:

@@ -82,6 +82,11 @@ class Rule:
     """For milestones and roles: what the server is, or what the lines are about, from here on."""
 
     @property
+    def of_kernel(self) -> bool:
+        """Whether the kernel says it, which never carries the prefix of a router's child."""
+        return self.id.startswith(("kernel_", "oom_"))
+
+    @property
     def open(self) -> bool:
         """Whether it fits whatever a message of its kind goes on to say."""
         return self.pattern.pattern.endswith(r"\S")
@@ -161,6 +166,8 @@ NOTICES: Final[dict[str, str]] = {
     "rs_planes": "The recurrent state is multiplied by rollback planes of speculative decoding.",
     "slots_auto": "The server chose the number of slots.",
     "context_changed": "The server changed the context of a slot.",
+    "attempt_repeated": "The program that started the engine tried again with a smaller load.",
+    "restart_loop": "The server is restarted again and again by what supervises it.",
     "prompt_too_big": "A prompt's state was larger than the prompt cache and was not saved.",
     "checkpoints": "Context checkpoints are on: host memory outside of --cache-ram.",
     "memory_query_failed": "The device could not be asked how much memory it has free.",

@@ -87,8 +87,11 @@ def plain(raw: str) -> str:
     return raw.rstrip("\r\n")
 
 
-def clean(raw: str, number: int) -> Line:
-    """Take off everything that is around the server's own text."""
+def clean(raw: str, number: int, *, columns: bool = True) -> Line:
+    """Take off everything that is around the server's own text.
+
+    ``columns``: also whatever stands in columns before it.
+    """
     text = plain(raw).strip()
     child: str | None = None
     stamp: int | None = None
@@ -99,11 +102,13 @@ def clean(raw: str, number: int) -> Line:
                 break
             text = plain(unpacked).strip()
             continue
-        if not _MAYBE_OUTER.match(text):
-            break
-        found = _OUTER.match(text)
+        found = _OUTER.match(text) if _MAYBE_OUTER.match(text) else None
         if found is None:
-            break
+            before = _columns(text) if columns else 0
+            if not before:
+                break
+            text = text[before:]
+            continue
         if found["child"]:
             child = found["child"]
         if found["stamp"]:
@@ -112,7 +117,20 @@ def clean(raw: str, number: int) -> Line:
     return Line(number, text, child, stamp)
 
 
-_RELAY = re.compile(r"\\n|; (?=\w+: )")
+_COLUMN = re.compile(r"\t\s*|\s{2,}|\s?\|\s*|[,;](?=\S)")
+_COLUMNS_END = 160
+"""Characters of a line in which columns before the message end."""
+
+
+def _columns(text: str) -> int:
+    """Where a line of the server begins behind columns of a table or an export; 0 for nowhere."""
+    if _STRONG_START.match(text):
+        return 0
+    ends = (found.end() for found in _COLUMN.finditer(text, 0, _COLUMNS_END))
+    return next((end for end in ends if _STRONG_START.match(text, end)), 0)
+
+
+_RELAY = re.compile(r"\\n|; (?=\w+: )|\s(?:→|⇒|->|=>)\s")
 _PASSED_ON = ("Malloc failed", "error loading model", "failed to allocate", "insufficient memory")
 
 
@@ -252,8 +270,9 @@ def foreign_prefix(shown: Sequence[str]) -> str | None:
     prefix = _pattern(_NUMBERS.sub("0", example[: next(own, end.end() if end else 0)]))
     if not prefix:
         return None
-    told = sum(_begins(clean(line, 0).text, 0) for line in lines)
-    bare = sum(_begins(clean(re.sub(f"^{prefix}", "", line), 0).text, 0) for line in lines)
+    told = sum(_begins(clean(line, 0, columns=False).text, 0) for line in lines)
+    without = (re.sub(f"^{prefix}", "", line) for line in lines)
+    bare = sum(_begins(clean(line, 0, columns=False).text, 0) for line in without)
     return prefix if bare > told else None
 
 

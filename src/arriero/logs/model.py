@@ -51,11 +51,12 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something worth knowing that is not a failure."""
+    """Something worth knowing that is not a failure. ``count``: how often, if its line says so."""
 
     id: str
     line: int
     text: str
+    count: int | None = None
 
 
 class EngineTag(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,10 +28,6 @@ class Mark:
     last_text: str
 
 
-OF_THE_KERNEL = {"oom_process", "oom_reaper", "oom_kernel"}
-"""Messages about a process that never carry the prefix of a router's child."""
-
-
 class LogReader:
     """Reads the log of a server while it runs: ``feed`` it each line, ask it anything any time.
 
@@ -58,7 +54,7 @@ class LogReader:
             return
         found = events(line.text) if found is None else found
         child = line.child
-        if child is None and any(event.rule.id in OF_THE_KERNEL for event in found):
+        if child is None and any(event.rule.of_kernel for event in found):
             child = self._last  # of a router's processes, the one that holds the memory
         story = self._stories.get(child)
         if story is None:

@@ -42,7 +42,16 @@ _OF_FAILURES: Final = frozenset(
 _OURS: Final = re.compile(r"(?i)llama|ggml|rpc|server|main|kobold|python|studio|jan\b|local-?ai")
 _NO_FEATURES: Final = frozenset(("LLAMAFILE", "ACCELERATE", "OPENMP", "KLEIDIAI", "REPACK", "BLAS"))
 """What ``system_info`` tells beside features of the CPU."""
+_OF_WEIGHTS: Final = re.compile(
+    r"(?:AMX|CPU_(?:REPACK|AARCH64|KLEIDIAI|HBM|RISCV64_SPACEMIT)|\w{1,40}_(?:Split|Mapped))\b"
+)
+"""Types of buffers that hold weights and nothing else."""
 _ROLES: Final = {"draft": Role.DRAFT, "mmproj": Role.MMPROJ, "main": Role.MAIN}
+
+
+def _is_ours(process: str | None) -> bool:
+    """Whether a process that the kernel names can be the server; so can one without a name."""
+    return process is None or process.startswith("<unknown") or bool(_OURS.search(process))
 
 
 def features_in(text: str) -> tuple[str, ...]:
@@ -86,6 +95,8 @@ class Cause:
     """Whether it is in a dry run of the fit."""
     usual: bool = False
     """Whether it is in a dry run for all that is known: most are."""
+    normal: bool = False
+    """Whether every dry run of this kind is refused so."""
     owned: bool = False
     """Whether a line said whose it was, even if in words that are none of the components."""
     of_tensors: bool = False
@@ -148,7 +159,7 @@ class Start:
     phase: Phase | None = None
     role: Role = Role.MAIN
     fit: str | None = None
-    """``announced``, or ``probing`` when the log shows the dry runs themselves."""
+    """``announced`` until a line of a load, or ``probing`` where the log shows the dry runs."""
     dry: bool = False
     contexts: int = 0
     reserving: bool = False
@@ -170,7 +181,7 @@ class Start:
     @property
     def probing(self) -> bool:
         """Whether lines are those of a dry run."""
-        return self.dry or self.fit == "probing"
+        return self.dry or self.fit is not None
 
     @property
     def over(self) -> bool:
@@ -193,6 +204,8 @@ class Story:
         self.stamped = False
         self.engine = EngineTag()
         self._listener: Listener[tuple[Line, Sequence[Event]]] = Listener(MAX_LINE)
+        self.restarts: Notice | None = None
+        """That a supervisor starts the process again and again, and how often."""
         self._take: dict[Act, Callable[[Event, Line], None]] = {
             Act.REQUEST: self._request,
             Act.BUFFER: self._buffer,
@@ -340,6 +353,7 @@ class Story:
             inferred=rule.inferred,
             probe=start.probing or rule.probed,
             usual=rule.probed and not start.probing,
+            normal=rule.probed,
         )
         if len(start.causes) >= KEEP:
             # the first ones decide, and the last one is what a death would follow from
@@ -400,6 +414,8 @@ class Story:
         cause.more(line)
         self._name_device(cause, event.facts["buf"])
         cause.of_tensors = cause.of_tensors or event.rule.id.startswith("tensor_range")
+        if _OF_WEIGHTS.match(event.facts["buf"]):
+            cause.component, cause.phase = Component.WEIGHTS, Phase.LOAD
         if event.rule.component is not None:
             cause.component = event.rule.component
             cause.whole = size
@@ -443,6 +459,10 @@ class Story:
         cause = self._recent(line)
         if rule.id.startswith("gpu_error"):
             self._gpu_error(event, line, cause)
+            return
+        if rule.of_kernel and not _is_ours(event.facts.get("who")):
+            if cause is not None and cause.rule.startswith("kernel_"):
+                start.causes.remove(cause)  # the line before did not say whose it was
             return
         if rule.id.startswith("range_check") and start.phase in RUNTIME:
             return
@@ -551,8 +571,7 @@ class Story:
 
     def _death(self, event: Event, line: Line) -> None:
         deaths = self.start.deaths
-        victim = event.facts.get("who") or event.facts.get("task")
-        if victim is not None and not _OURS.search(victim):
+        if not _is_ours(event.facts.get("who") or event.facts.get("task")):
             return  # the kernel's log is about every process of the machine
         kind = event.rule.kind or Kind.CRASH
         if deaths and line.number - deaths[-1].last <= FAR and _same_death(deaths[-1], event, line):
@@ -567,7 +586,7 @@ class Story:
             line.number,
             line.text,
             line.number,
-            component=Component.PROMPT_CACHE if saving else None,
+            component=Component.PROMPT_CACHE if saving else event.rule.component,
             phase=Phase.FIT if self.start.probing else event.rule.phase or self.start.phase,
             fatal=True,
             inferred=event.rule.inferred,
@@ -602,7 +621,10 @@ class Story:
 
     def _retry(self, event: Event, line: Line) -> None:
         for cause in self.start.causes[-1:]:
-            cause.retried, cause.last = True, line.number
+            if event.rule.to == "went_on":
+                cause.went_on = True
+            else:
+                cause.retried, cause.last = True, line.number
         self._note(event.rule.notice or event.rule.id, line)
 
     def _state(self, event: Event, line: Line) -> None:
@@ -639,6 +661,7 @@ class Story:
         size = bytes_of(event.facts["mib"])
         if size == 0:
             return
+        self._beyond_fit()
         device = event.facts.get("buf", "CPU")
         if start.probing:
             self._measured(component, device, size)
@@ -646,6 +669,12 @@ class Story:
         self.devices.add(device)
         start.seen.add(component)
         self._progress(line)
+        if start.phase is Phase.LOAD and component in (
+            Component.OUTPUT,
+            Component.KV,
+            Component.RS,
+        ):
+            start.phase = Phase.CONTEXT
         projector = component is Component.MMPROJ or "compute_meta" in event.facts.get(
             "function", ""
         )
@@ -664,6 +693,7 @@ class Story:
     def _total(self, event: Event, line: Line) -> None:
         start, component = self.start, event.rule.component or Component.COMPUTE
         size = bytes_of(event.facts["mib"])
+        self._beyond_fit()
         if start.role is Role.MAIN:
             several = start.totals.get(component, 0) if component is Component.KV else 0
             start.totals[component] = several + size
@@ -714,6 +744,8 @@ class Story:
             return
         if rule.to == "load":
             start.begun.add("load")
+        if rule.phase in (Phase.LOAD, Phase.CONTEXT):
+            self._beyond_fit()
         if rule.to in ("dry", "real"):
             start.dry, start.contexts = rule.to == "dry", 0
         if start.probing and rule.phase in (Phase.LOAD, Phase.CONTEXT):
@@ -749,6 +781,11 @@ class Story:
         self.start.fit = "probing" if probing else self.start.fit or "announced"
         self.start.role = Role.MAIN  # the projector and the draft are measured before
 
+    def _beyond_fit(self) -> None:
+        """A dry run prints what it loads only after it has said what it measures."""
+        if self.start.fit == "announced":
+            self.start.fit = None
+
     def _fit_end(self, event: Event, line: Line) -> None:
         start = self.start
         if event.rule.id == "fit_error":
@@ -776,6 +813,9 @@ class Story:
             self.start.worker = True
             self._progress(line)
             return
+        if event.rule.notice == "restart_loop":
+            self._restarted(event, line)
+            return
         if event.rule.to == "probed":
             self._probed()
         if event.rule.id == "pinned" and "ErrorOutOf" not in line.text:
@@ -783,6 +823,13 @@ class Story:
         if event.rule.notice != "near_limit":  # said of a refused buffer too
             self._progress(line)
         self._note(event.rule.notice or event.rule.id, line)
+
+    def _restarted(self, event: Event, line: Line) -> None:
+        """Keep what tells of the most restarts, and how many it says."""
+        times = int(event.facts.get("times", 0)) or None
+        before = self.restarts
+        if before is None or (times or 0) >= (before.count or 0):
+            self.restarts = Notice(id="restart_loop", line=line.number, text=line.text, count=times)
 
     def _note(self, name: str, line: Line) -> None:
         start = self.start

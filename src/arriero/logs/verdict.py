@@ -87,6 +87,9 @@ def judge(
     real = [c for c in start.causes if c not in probes]
     fatal = [c for c in real if _ended_it(c, start, deaths)]
     primary = fatal[0] if fatal else None
+    if primary is None and (deaths or start.end is not None) and _is_asked_again(start, probes):
+        primary = probes.pop()
+        primary.probe, primary.inferred, primary.fatal = False, True, True
     if primary is None and deaths and not _after_the_end(start, deaths[0]):
         primary = _of_death(story, start, deaths[0])
     if primary is None and start.end is not None:
@@ -110,6 +113,19 @@ def judge(
             for c in sorted(rest, key=lambda c: c.line)
         ),
     )
+
+
+def _is_asked_again(start: Start, probes: list[Cause]) -> bool:
+    """Whether a start that died without a word died of what its dry run had been refused.
+
+    It asks for the same with the same options, so its own line is what was lost, unless it came
+    past that point.
+    """
+    last = probes[-1] if probes else None
+    if last is None or last.normal or last.kind in MILD or start.ready or start.served:
+        return False
+    context = {Component.OUTPUT, Component.KV, Component.RS, Component.COMPUTE}
+    return not start.seen & ({last.component} if last.component else context)
 
 
 def effective(start: Start) -> Effective:
@@ -205,7 +221,9 @@ def _ended_it(cause: Cause, start: Start, deaths: list[Cause]) -> bool:
         return bool(cause.fatal)
     if cause.fatal is True:
         return True
-    if any(cause.line - NEAR <= death.line <= cause.last + FAR for death in deaths):
+    # two threads log out of order, the kernel does not
+    before = 0 if cause.rule.startswith("kernel_") else NEAR
+    if any(cause.line - before <= death.line <= cause.last + FAR for death in deaths):
         return True
     if cause.fatal is False or cause.went_on:
         return False
@@ -380,6 +398,8 @@ def _derived(story: Story, start: Start, failure: Failure | None) -> list[Notice
         and failure.component not in {*start.seen, Component.GRAPH}  # which none ever names
     ):
         out.append(Notice(id="size_line_absent", line=failure.line, text=failure.text))
+    if story.restarts is not None:
+        out.append(story.restarts)
     if story.starts > 1:
         out.append(Notice(id="restarted", line=at, text=f"{story.starts} starts"))
     if start.capped:

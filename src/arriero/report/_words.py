@@ -269,7 +269,8 @@ def notice(item: Notice) -> str:
     from arriero.logs.grammar import NOTICES  # late: its patterns take long to compile
 
     text = NOTICES.get(item.id) or printable(item.text).strip()
-    return f"{text.rstrip('.')} (line {item.line})." if item.line else f"{text.rstrip('.')}."
+    text = text.rstrip(".") + (f", {count(item.count, 'time')}" if item.count else "")
+    return f"{text} (line {item.line})." if item.line else f"{text}."
 
 
 def known(item: KnownFailure) -> str:
