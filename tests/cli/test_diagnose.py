@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from arriero.base.sizes import MIB
 from arriero.gguf.presets import tiny
 from arriero.gguf.writer import write_model
 from tests.cli.running import Place
+from tests.limits import above
 
 pytestmark = pytest.mark.engine
 
-LIMITED = ("--limit", "800MiB", "--requests", "8")
 TIGHT = ("-c", "256", "-np", "160", "--no-warmup", "--threads-http", "2", "-cram", "0")
 """160 slots of 6.28 MiB of recurrent state do not fit; few threads, so that nothing else fails."""
 SMALL = ("llama-server", "-c", "512", "-np", "1", "-m")
@@ -35,7 +36,10 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_a_failure_to_a_verified_command_and_reports(place: Place, heavy: Path) -> None:
     command = ("MALLOC_ARENA_MAX=1", "llama-server", "-m", heavy, *TIGHT)
     secret = ("--api-key", "planted-key-1")
-    said = place.run("diagnose", "--json", *LIMITED, "--out", "out", "--", *command, *secret)
+    small = " ".join(TIGHT).replace("160", "1")
+    limit = above(place.engine, heavy, small, 224 * MIB)
+    limited = ("--limit", str(limit), "--requests", "8")
+    said = place.run("diagnose", "--json", *limited, "--out", "out", "--", *command, *secret)
     found = said.document("diagnosis")
     assert said.status == 1
     verdict = found["verdict"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arriero.base.sizes import MIB
 from arriero.base.words import Component, Kind, LimitKind, TrialOutcome
 from arriero.experiment import diagnose as procedure
 from arriero.gguf import presets, write_model
@@ -15,9 +16,13 @@ from arriero.jobs import diagnose as job
 from arriero.process import Limit
 from arriero.record import Diagnosis
 from arriero.store import Store
+from tests.limits import above
 
 pytestmark = pytest.mark.engine
 
+MANY = "128"
+FEW = ("--no-warmup", "--threads-http", "2")
+"""Threads for HTTP are as many as slots or cores, and each takes address space."""
 RUN = Callable[..., Diagnosis]
 
 
@@ -31,7 +36,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(tmp_path: Path, engine_path: Callable[[int], Path]) -> RUN:
     def diagnose(model: Path, *flags: str, **options: object) -> Diagnosis:
-        words = ["llama-server", "-m", str(model), "--no-warmup", *flags]
+        words = ["llama-server", "-m", str(model), *FEW, *flags]
         options = {"engine": str(engine_path(10434)), "requests": 8, **options}
         chosen = job.Options(**options)  # type: ignore[arg-type]
         return job.diagnose(words, chosen, store=Store(tmp_path / "home"), environ=os.environ)
@@ -39,12 +44,19 @@ def run(tmp_path: Path, engine_path: Callable[[int], Path]) -> RUN:
     return diagnose
 
 
-def address_space(gib: float) -> Limit:
-    return Limit(int(gib * (1 << 30)), LimitKind.ADDRESS_SPACE)
+@pytest.fixture
+def tight(hybrid: Path, engine_path: Callable[[int], Path]) -> Limit:
+    """What one slot takes here and 16 times as much state again.
+
+    The state of MANY slots is more than that and all that comes after it, so that it is what fails,
+    whatever else a CPU library or a number of cores takes.
+    """
+    size = above(engine_path(10434), hybrid, f"-c 512 -np 1 {' '.join(FEW)}", 256 * MIB)
+    return Limit(size, LimitKind.ADDRESS_SPACE)
 
 
-def test_every_claim_is_shown_by_a_trial(run: RUN, hybrid: Path) -> None:
-    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9))
+def test_every_claim_is_shown_by_a_trial(run: RUN, hybrid: Path, tight: Limit) -> None:
+    found = run(hybrid, "-c", "512", "-np", MANY, limit=tight)
     trials = {trial.n: trial for trial in found.trials}
     assert found.complete
     assert found.launches == len(trials)
@@ -73,7 +85,7 @@ def test_every_claim_is_shown_by_a_trial(run: RUN, hybrid: Path) -> None:
 
 @pytest.mark.slow
 def test_the_start_as_given_is_left_out_where_its_failure_is_known(
-    run: RUN, hybrid: Path, tmp_path: Path
+    run: RUN, hybrid: Path, tmp_path: Path, tight: Limit
 ) -> None:
     log = tmp_path / "failed.log"
     log.write_text(
@@ -81,7 +93,7 @@ def test_the_start_as_given_is_left_out_where_its_failure_is_known(
         "llama_init_from_model: failed to initialize the context:"
         " failed to allocate buffer for rs cache\n"
     )
-    found = run(hybrid, "-c", "512", "-np", "4", limit=address_space(0.9), from_log=log)
+    found = run(hybrid, "-c", "512", "-np", "4", limit=tight, from_log=log)
     assert found.verdict is not None
     assert found.verdict.component is Component.RS
     assert found.verdict.trial is None
@@ -152,10 +164,10 @@ def test_a_baseline_whose_cause_was_lost_runs_once_more(
 
 @pytest.mark.slow
 def test_a_slow_model_is_searched_without_its_weights(
-    run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
+    run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch, tight: Limit
 ) -> None:
     monkeypatch.setattr(procedure, "TYPICAL_LAUNCHES", 10**6)
-    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9), max_time=600.0)
+    found = run(hybrid, "-c", "512", "-np", MANY, limit=tight, max_time=600.0)
     trials = {trial.n: trial for trial in found.trials}
     edge = found.boundary["-np"]
     searched = [trials[n] for n in edge.trials]
@@ -166,8 +178,10 @@ def test_a_slow_model_is_searched_without_its_weights(
     assert any("without weights" in note for note in found.notes)
 
 
-def test_a_budget_leaves_a_valid_record_that_is_not_complete(run: RUN, hybrid: Path) -> None:
-    found = run(hybrid, "-c", "512", "-np", "32", limit=address_space(0.9), max_launches=3)
+def test_a_budget_leaves_a_valid_record_that_is_not_complete(
+    run: RUN, hybrid: Path, tight: Limit
+) -> None:
+    found = run(hybrid, "-c", "512", "-np", MANY, limit=tight, max_launches=3)
     assert not found.complete
     assert found.launches == 3
     assert found.verdict is not None

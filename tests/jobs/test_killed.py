@@ -20,17 +20,20 @@ import jsonschema
 import psutil
 import pytest
 
+from arriero.base.sizes import MIB
 from arriero.gguf.presets import tiny
 from arriero.gguf.writer import write_model
 from arriero.record import json_schema
 from tests.cli.running import ARRIERO, Place, make_place
 from tests.conftest import locate_engine
+from tests.limits import above
 
 pytestmark = pytest.mark.engine
 
 LAUNCHES = 5
 COMMAND = ("-c", "256", "-np", "160", "--no-warmup", "--threads-http", "2", "-cram", "0")
-OPTIONS = ("--json", "--limit", "800MiB", "--requests", "4", "--max-launches", str(LAUNCHES))
+OPTIONS = ("--json", "--requests", "4", "--max-launches", str(LAUNCHES))
+SMALL = " ".join(COMMAND).replace("160", "1")
 """The command fails for its recurrent state, then several trials run at the edge."""
 ENDS = (
     ("SIGINT", False),
@@ -76,6 +79,8 @@ def begin(place: Place, original: Path) -> tuple[subprocess.Popen[bytes], Path]:
     words = (
         "diagnose",
         *OPTIONS,
+        "--limit",
+        str(above(place.engine, original, SMALL, 224 * MIB)),
         "--",
         "MALLOC_ARENA_MAX=1",
         "llama-server",
