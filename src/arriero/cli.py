@@ -426,7 +426,7 @@ def plan(
         session.leave_echo()
         session.note("interrupted: advice or frontier are missing")
         return _InterruptedError.exit_code
-    return 1 if document.fits is False or document.failure is not None else 0
+    return 1 if document.starts is False or document.failure is not None else 0
 
 
 @cli.command(short_help="What a log says: the first failure, not the last error.")

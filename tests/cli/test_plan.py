@@ -128,11 +128,25 @@ def test_the_engine_is_asked_and_the_contract_is_kept(place: Place, model: Path)
         assert {"margin", "headroom", "fits"} <= set(pool)
 
 
-def test_what_does_not_fit_is_status_1_with_advice(place: Place, model: Path) -> None:
-    words = ("plan", model, "-c", "4096", "--budget", "host=1GiB", "--assume-build", "10434")
+def test_what_does_not_start_is_status_1(place: Place, model: Path) -> None:
+    words = ("plan", model, "-c", "4096", "--budget", "host=2MiB", "--assume-build", "10434")
     found = (said := place.run(*words, "--json")).document("plan")
     assert said.status == 1
-    assert found["fits"] is False
+    assert (found["fits"], found["starts"]) == (False, False)
+    (pool,) = found["pools"]
+    assert (pool["starts"], pool["surely"] > pool["free"]) == (False, True)
+    text = place.run(*words)
+    assert text.status == 1
+    assert "DOES NOT FIT" in text.out
+
+
+def test_what_can_outgrow_is_status_0_with_advice(place: Place, model: Path) -> None:
+    words = ("plan", model, "-c", "4096", "--budget", "host=1GiB", "--assume-build", "10434")
+    found = (said := place.run(*words, "--json")).document("plan")
+    assert said.status == 0
+    assert (found["fits"], found["starts"], found["outgrows"]) == (None, True, True)
+    (grown,) = (one for one in found["pools"][0]["growth"] if one["component"] == "prompt_cache")
+    assert (grown["flag"], grown["enough"] > 1) == ("-cram", True)
     (best,) = (one for one in found["advice"] if one["recommended"])
     assert {"change", "cost", "saves", "argv", "headroom", "fits"} <= set(best)
     again = place.run(
@@ -140,8 +154,9 @@ def test_what_does_not_fit_is_status_1_with_advice(place: Place, model: Path) ->
     )
     assert (again.status, again.document("plan")["fits"]) == (0, True)
     text = place.run(*words)
-    assert text.status == 1
-    assert "DOES NOT FIT" in text.out
+    assert text.status == 0
+    assert "STARTS, CAN OUTGROW" in text.out
+    assert "saved prompts of 4096 tokens (-cram caps it)" in " ".join(text.out.split())
     assert best["change"] in text.out
     assert max(map(len, text.out.splitlines())) <= 80
 

@@ -87,19 +87,80 @@ def test_host_caches_are_growth_and_can_be_without_limit(models: dict[str, Path]
 
 
 @pytest.mark.parametrize(
-    ("free", "fits"), [(None, None), (1 << 40, True), (64 * MIB, False), (0, False)]
+    ("free", "fits", "starts"),
+    [(None, None, None), (1 << 40, True, True), (64 * MIB, None, True), (0, False, False)],
 )
 def test_a_pool_fits_with_its_margin_only(
-    models: dict[str, Path], free: int | None, fits: bool | None
+    models: dict[str, Path], free: int | None, fits: bool | None, starts: bool | None
 ) -> None:
     pool = Pool("host", ("host",), free, free, "a test")
     planned = plan(models["llama"], "-c 4096 -cram 0", pools=[pool])
     assert (planned.pools[0].fits, planned.fits) == (fits, fits)
+    assert (planned.pools[0].starts, planned.starts) == (starts, starts)
     just = planned.pools[0].planned + 256 * MIB
     barely = Pool("host", ("host",), just, just, "a test")
     assert plan(models["llama"], "-c 4096 -cram 0", pools=[barely]).fits is True
     short = replace(barely, free=just - 1)
-    assert plan(models["llama"], "-c 4096 -cram 0", pools=[short]).fits is False
+    without = plan(models["llama"], "-c 4096 -cram 0", pools=[short])
+    assert (without.fits, without.starts, without.outgrows) == (None, True, False)
+
+
+def test_a_bound_alone_is_no_verdict(models: dict[str, Path]) -> None:
+    args = "-c 4096 -np 1 -cram 0 --no-mmap --no-repack"
+    (whole,) = plan(models["llama"], args).pools
+    assert 0 < whole.surely < whole.at_start
+    for free, starts in (
+        (whole.surely - 1, False),
+        (whole.surely, None),
+        (whole.at_start - 1, None),
+        (whole.at_start, True),
+    ):
+        pool = Pool("host", ("host",), free, free, "a test")
+        planned = plan(models["llama"], args, pools=[pool])
+        assert (planned.starts, planned.fits) == (starts, False if starts is False else None)
+
+
+@pytest.mark.parametrize("limit", [100, 4000])
+def test_what_can_outgrow_a_pool_says_when(models: dict[str, Path], limit: int) -> None:
+    pool = Pool("host", ("host",), GIB, GIB, "a test")
+    args = f"-c 4096 -np 1 -cram {limit} -ctxcp 0"
+    planned = plan(models["qwen35"], args, pools=[pool])
+    assert (planned.starts, planned.outgrows) == (True, limit > 1000)
+    (grown,) = planned.pools[0].growth
+    assert (grown.component, grown.flag) == (Component.PROMPT_CACHE, "-cram")
+    room = GIB - planned.pools[0].at_start
+    assert grown.each is not None
+    if limit > 1000:
+        assert grown.enough is not None
+        assert (grown.enough - 1) * grown.each <= room < grown.enough * grown.each
+    else:
+        assert grown.enough is None
+
+
+def test_what_others_measured_on_cuda_is_an_estimate_with_its_source(
+    models: dict[str, Path],
+) -> None:
+    def terms(name: str, listed: tuple[ListedDevice, ...] = ()) -> list[PlanBuffer]:
+        device = Pool(name, (name,), 1 << 40, 1 << 40, "a test", listed=listed)
+        planned = plan(models["llama"], "-c 4096 -np 1", pools=[ROOMY, device])
+        return [b for b in planned.buffers if b.component is Component.POOL and b.bytes]
+
+    told = terms("CUDA0")
+    assert {b.method for b in told} == {Method.ESTIMATED}
+    assert all("measured by others, not verified here" in b.reason for b in told)
+    assert 296 * MIB in {b.bytes for b in told}
+    assert [b.bytes for b in told if b.grows] == [12 * MIB]
+    # its free memory was read by a process that had a context already
+    seen = terms("CUDA0", (ListedDevice("CUDA0", "a card", 1 << 40, 1 << 40),))
+    assert 296 * MIB not in {b.bytes for b in seen}
+    assert not terms("ROCm0")
+
+
+def test_too_much_for_two_cards_together_does_not_start(models: dict[str, Path]) -> None:
+    for size, starts in (("1MiB", False), ("64MiB", True)):
+        pools = parse_pools(f"CUDA0={size},CUDA1={size},host=64GiB")
+        planned = plan(models["llama"], "-c 16384 -np 1 -ngl 99 -cram 0", pools=pools)
+        assert (planned.starts is False) == (starts is False)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +216,7 @@ def test_unified_memory_is_one_pool(models: dict[str, Path]) -> None:
 
 
 def test_a_card_that_lacks_room_does_not_fit_whatever_is_unknown(models: dict[str, Path]) -> None:
-    pools = parse_pools("CUDA0=1GiB,host=64GiB")
+    pools = parse_pools("CUDA0=1MiB,host=64GiB")
     planned = plan(models["llama"], "-c 4096 -ngl 99", pools=pools)
     assert [(p.name, p.fits) for p in planned.pools] == [("host", True), ("CUDA0", False)]
     assert planned.fits is False

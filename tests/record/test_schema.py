@@ -38,11 +38,11 @@ CONTRACT = {
     "diagnosis.recommendation": "argv env changes costs verified skipped worst_case",
     "diagnosis.recommendation.worst_case": "planned limit fits",
     "verification": "schema verified skipped",
-    "plan": "schema model context buffers pools fits advice",
+    "plan": "schema model context buffers pools fits starts outgrows advice",
     "plan.model": "path arch memory_class n_layer n_recurrent_layer n_ctx_train file_bytes",
     "plan.context": "n_ctx n_ctx_seq n_seq_max kv_unified n_rs_seq",
     "plan.buffers": "component device bytes method upper_bound",
-    "plan.pools": "name devices total free limited_by planned margin headroom fits",
+    "plan.pools": "name devices total free limited_by planned margin headroom fits starts outgrows",
     "plan.advice": "change cost saves argv",
 }
 WORDS = {

@@ -22,6 +22,7 @@ from arriero.gguf import Header, MemoryClass, Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.machine import Pool
 from arriero.memory import parse_pools, plan_budget
+from arriero.memory.pools import short
 from arriero.record.documents import (
     Advice,
     EngineRecord,
@@ -108,7 +109,7 @@ def reaching(doc: Plan, header: Header, pools: str) -> Plan:
         most, over = None, None
         for tokens in (2**power * slots for power in range(8, 18)):
             then = planned(header, name, f"-c {tokens} -np {slots} -cram 0 -ctxcp 0", pools)
-            lacking = [pool for pool in then.pools if pool.fits is False]
+            lacking = [pool for pool in then.pools if short(pool)]
             if lacking:
                 over = lacking[0].name
                 break
@@ -214,6 +215,9 @@ def example() -> Plan:
                 margin=mib(935),
                 headroom=mib(31169) - host,
                 fits=True,
+                starts=True,
+                outgrows=False,
+                surely=start,
             ),
             PlanPool(
                 name="CUDA0",
@@ -226,9 +230,12 @@ def example() -> Plan:
                 margin=mib(1024),
                 headroom=mib(23755) - card,
                 fits=False,
+                starts=False,
+                surely=card,
             ),
         ),
         fits=False,
+        starts=False,
         advice=(
             advice("-np 1", Cost.CONCURRENCY, -1044, (*argv, "-np", "1"), fits=False),
             advice(

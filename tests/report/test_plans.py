@@ -11,7 +11,7 @@ import pytest
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Method
-from arriero.record.documents import FrontierPoint, Plan, PlanNote
+from arriero.record.documents import FrontierPoint, Plan, PlanGrowth, PlanNote
 from arriero.report import html, markdown, terminal, view
 from arriero.report._text import cells, command
 from tests.report.plans import example, made, plans
@@ -37,7 +37,7 @@ WORDS = {
     "unusable": "CANNOT BE SAID",
     "host not given": "CANNOT BE SAID",
     "fits": "FITS",
-    "grows too much": "DOES NOT FIT",
+    "grows too much": "STARTS, CAN OUTGROW",
     "frontier": "FITS",
     "calibrated": "FITS",
     "no id, no command": "FITS",
@@ -168,7 +168,7 @@ def test_what_may_fit_is_to_be_proved(name: str, width: int) -> None:
     assert tuple(words) == ("arriero", "verify", "--", *PLANS[name].argv)
 
 
-@pytest.mark.parametrize("name", ["refused", "grows too much", "no id, no command"])
+@pytest.mark.parametrize("name", ["refused", "no id, no command"])
 def test_there_is_nothing_to_prove_without_a_command_that_may_run(name: str) -> None:
     assert "PROVE" not in terminal.plan(PLANS[name])
     assert "verify" not in markdown.plan(PLANS[name])
@@ -221,14 +221,14 @@ def test_a_narrow_screen_keeps_every_change() -> None:
 @pytest.mark.parametrize(
     ("at_start", "growth", "verdict"),
     [
-        (900, 0, "100 MiB left at the start, less than the 200 MiB to keep"),
+        (900, 0, "starts with 100 MiB left, less than the 200 MiB to keep"),
         (700, 0, "300 MiB left, 200 of them kept as margin"),
         (500, 200, "300 MiB left when all has grown, 200 of them kept as margin"),
         (1100, 0, "100 MiB too much"),
         (1100, 400, "100 MiB too much at the start, 500 MiB when all has grown"),
         (500, 400, "starts with 500 MiB left, but what grows can leave 100 MiB of the 200 MiB"),
         (500, 700, "starts with 500 MiB left, but what grows can take 200 MiB more than there is"),
-        (900, 400, "100 MiB left at the start, less than the 200 MiB to keep, 300 MiB too much"),
+        (900, 400, "starts with 100 MiB left, but what grows can take 300 MiB more than there is"),
     ],
 )
 def test_start_and_growth_are_told_apart(at_start: int, growth: int, verdict: str) -> None:
@@ -241,13 +241,56 @@ def test_start_and_growth_are_told_apart(at_start: int, growth: int, verdict: st
         planned=(at_start + growth) * MIB,
         margin=200 * MIB,
         headroom=left * MIB,
-        fits=left >= 200,
+        surely=at_start * MIB,
+        starts=at_start <= 1000,
+        outgrows=growth > 0 and left < 0,
+        fits=False if at_start > 1000 else True if left >= 200 else None,
     )
     known = tuple(b for b in doc.buffers if b.bytes is not None)
-    found = view.plan(with_(doc, pools=(pool,), buffers=known, fits=pool.fits))
+    found = view.plan(
+        with_(
+            doc,
+            pools=(pool,),
+            buffers=known,
+            fits=pool.fits,
+            starts=pool.starts,
+            outgrows=pool.outgrows,
+        )
+    )
     assert found.pools[0].verdict.startswith(verdict)
     if left < 200:
         assert verdict in found.finding.sentence
+
+
+def test_where_only_a_bound_is_too_much_both_sums_are_shown() -> None:
+    doc = example()
+    sizes = {"free": 1000 * MIB, "surely": 900 * MIB, "at_start": 1100 * MIB}
+    pool = with_(
+        doc.pools[1], **sizes, planned=1100 * MIB, headroom=-100 * MIB, fits=None, starts=None
+    )
+    known = tuple(b for b in doc.buffers if b.bytes is not None)
+    changed = with_(doc, pools=(pool,), buffers=known, fits=None)
+    finding = view.plan(changed).finding
+    assert (finding.word, finding.tone) == ("MAY NOT START", view.Tone.OPEN)
+    assert "at least 900 MiB and at most 1100 MiB, 1000 MiB are there" in finding.sentence
+    assert "FIX" in terminal.plan(changed)
+
+
+def test_what_fills_a_pool_is_told_with_its_flag() -> None:
+    doc = PLANS["grows too much"]
+    grown = PlanGrowth(
+        component=Component.CHECKPOINTS,
+        device="CPU",
+        most=9000 * MIB,
+        each=800 * MIB,
+        per="turn of a chat",
+        enough=5,
+        flag="-ctxcp",
+    )
+    (pool,) = doc.pools
+    text = flat(terminal.plan(with_(doc, pools=(with_(pool, growth=(*pool.growth, grown)),))))
+    assert "STARTS, CAN OUTGROW" in text
+    assert "saved prompts of 4096 tokens (-cram caps it) or after 5 turns of a chat (-ctxcp" in text
 
 
 def test_sizes_are_rounded_to_the_safe_side() -> None:

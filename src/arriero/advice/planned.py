@@ -14,6 +14,7 @@ from arriero.command import Command
 from arriero.gguf import Header
 from arriero.memory.context import context_step
 from arriero.memory.frontier import WhatIf, lacking
+from arriero.memory.pools import short
 from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.record import Advice, Plan, PlanBuffer, PlanPool
 
@@ -65,8 +66,8 @@ def advise(command: Command, header: Header, what_if: WhatIf) -> Counsel:
     listed as not enough alone, never recommended.
     """
     base = what_if.plan(command)
-    short = lacking(base)
-    if not short or any(note.id == "refused" for note in base.notes):
+    full = lacking(base)
+    if not full or any(note.id == "refused" for note in base.notes):
         return Counsel(_on_growth(command, what_if))
     kinds = _Kinds(command, header, base, what_if)
     singles = [
@@ -126,8 +127,8 @@ def _lacks(plan: Plan) -> int:
 
 def _worth(tried: _Tried, base: Plan) -> bool:
     name, saved = _saved(tried, base)
-    short = next(pool.margin - (pool.headroom or 0) for pool in base.pools if pool.name == name)
-    return saved > 0 and (tried.holds or saved * _LITTLE >= short)
+    lacks = next(pool.margin - (pool.headroom or 0) for pool in base.pools if pool.name == name)
+    return saved > 0 and (tried.holds or saved * _LITTLE >= lacks)
 
 
 def _advice(tried: _Tried, base: Plan, *, recommended: bool) -> Advice:
@@ -139,7 +140,7 @@ def _advice(tried: _Tried, base: Plan, *, recommended: bool) -> Advice:
         argv=tried.command.safe_argv(),
         pool=name,
         headroom=next(pool.headroom for pool in tried.plan.pools if pool.name == name),
-        fits=tried.plan.fits if tried.holds else False,
+        fits=tried.plan.fits,
         recommended=recommended,
     )
 
@@ -164,10 +165,10 @@ _SWITCHES: Final = frozenset({"--mmap", "-kvu"})
 def _missing(smallest: _Tried | None, base: Plan) -> str:
     """What even the strongest changes together leave too large, in one line."""
     plan = smallest.plan if smallest is not None else base
-    short = lacking(plan)
-    if not short:
+    full = lacking(plan)
+    if not full:
         return "no change was found that makes it fit"
-    pool = short[0]
+    pool = full[0]
     lacks = mib(pool.margin - (pool.headroom or 0), 0)
     what = " ".join(map(_spelled, smallest.changes)) if smallest is not None else "as it is"
     return (
@@ -294,7 +295,7 @@ class _Kinds:
         """Saved prompts and checkpoints within what the rest leaves of the host."""
         plan = self._what_if.plan(command)
         pool = _host(plan)
-        if pool is None or pool.headroom is None or pool.fits is not False:
+        if pool is None or pool.headroom is None or not short(pool):
             return None
         prompts, kept = (
             [b for b in plan.buffers if b.component is component]
@@ -305,7 +306,7 @@ class _Kinds:
         count = plan.context.n_seq_max if plan.context is not None else 1
         each = _size(kept) // max(1, _checkpoints(command) * count)
         limit = None if any(b.bytes is None for b in prompts) else _size(prompts)
-        room = pool.headroom - pool.margin + pool.planned - pool.at_start
+        room = pool.headroom - pool.margin + _size(prompts) + _size(kept)
         if room <= 0:
             held = {"-cram": prompts, "-ctxcp": kept}
             off = {flag: "0" for flag, lines in held.items() if lines}

@@ -34,6 +34,7 @@ from arriero.machine.cpu import INSTEAD
 from arriero.memory import plan_budget, settings_of
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
+from arriero.memory.pools import short
 from arriero.process import scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, FrontierPoint, HeaderReads, Plan, PlanNote
 from arriero.report.progress import Progress, Silent
@@ -270,6 +271,7 @@ class _Job:
         unfit = self._misfit()
         held = self._options.budget if self._options.budget is not None else pools(devices)
         asked = None if unfit is not None and unfit.sure else self._asked(model, held, devices)
+        foreign = asked is None and unfit is None and self._options.assume_build is None
         build = self._engine.build if self._engine else self._options.assume_build
         past = calibrations(
             store,
@@ -291,6 +293,7 @@ class _Job:
                 calibrations=past,
                 draft=draft,
                 mmproj=mmproj,
+                foreign=foreign,
             )
 
         def quick(command: Command) -> Plan:
@@ -317,7 +320,7 @@ class _Job:
             return msgspec.structs.replace(found, complete=False)
 
     def _advised(self, found: Plan, header: Header, what_if: WhatIf) -> Plan:
-        if found.fits is False:
+        if any(map(short, found.pools)):
             self._step("looking for what to change", "each change is planned again")
         counsel = advise(self._command, header, what_if)
         notes = found.notes

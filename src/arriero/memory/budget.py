@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+
 from arriero.base.sizes import human
 from arriero.base.words import Component, Method
 from arriero.command import Command
@@ -25,6 +27,7 @@ from arriero.engine.oracle import (
 )
 from arriero.gguf import Header, Model, describe
 from arriero.machine import Pool
+from arriero.machine.pools import SOFTWARE
 from arriero.memory.architectures import AFTER_10435, Memory
 from arriero.memory.caches import (
     CacheTensor,
@@ -38,10 +41,22 @@ from arriero.memory.caches import (
     total,
 )
 from arriero.memory.calibration import Calibration, corrected, run_settings
-from arriero.memory.compute import compute_bound, widest_activation, workspace_bound
+from arriero.memory.compute import (
+    Bound,
+    ComputeBound,
+    Site,
+    widest_activation,
+    workspace_bound,
+)
 from arriero.memory.context import PAD, pad
+from arriero.memory.cuda import cuda_terms
 from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
-from arriero.memory.host import CHECKPOINTS_OF_A_TURN, checkpoint_bytes, graph_bound
+from arriero.memory.host import (
+    CHECKPOINTS_OF_A_TURN,
+    checkpoint_bytes,
+    graph_bound,
+    saved_prompt_bytes,
+)
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, lacks, read_hparams
 from arriero.memory.placement import (
     CPU,
@@ -57,7 +72,17 @@ from arriero.memory.placement import (
     repacked_types,
     weights,
 )
-from arriero.memory.pools import HOST, all_fit, device_of, integrated, is_on_host, planned_pools
+from arriero.memory.pools import (
+    HOST,
+    all_fit,
+    all_start,
+    any_outgrows,
+    device_of,
+    integrated,
+    is_on_host,
+    planned_pools,
+    pool_of,
+)
 from arriero.memory.projector import (
     device_of_projector,
     projector_lines,
@@ -66,7 +91,15 @@ from arriero.memory.projector import (
 )
 from arriero.memory.settings import Settings, settings_of
 from arriero.memory.threads import reserved_address_space
-from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanNote, PlanPool
+from arriero.record import (
+    ModelRecord,
+    Plan,
+    PlanBuffer,
+    PlanContext,
+    PlanGrowth,
+    PlanNote,
+    PlanPool,
+)
 
 
 def plan_budget(
@@ -82,6 +115,7 @@ def plan_budget(
     draft: Header | None = None,
     mmproj: Header | None = None,
     ask: Callable[[DryRunRequest], DryRun | Unanswered] | None = None,
+    foreign: bool = False,
 ) -> Plan:
     """What a command will take and whether the pools hold it.
 
@@ -96,6 +130,7 @@ def plan_budget(
         draft: Header of ``--model-draft``, if the command has one and it could be read.
         mmproj: Header of ``--mmproj``, likewise.
         ask: In place of a dry run of ``engine``, for who has the answers of many plans already.
+        foreign: The machine is another one, whose build may be older than ``build``.
 
     Raises:
         ModelError: The header is one that llama.cpp would refuse.
@@ -116,6 +151,7 @@ def plan_budget(
         mmproj=mmproj,
         projector=request_of(command, environ or {}, build),
         ask=ask,
+        foreign=foreign,
     )
     return planning.plan(command)
 
@@ -126,6 +162,9 @@ _FIT_CEILING: Final = 2_000_000
 _NO_DEVICE: Final = re.compile(r"this engine has no (?:device|buffer type) (\S+)")
 _UNKNOWN_TO_ENGINE: Final = "unknown model architecture"
 """What llama.cpp says of an architecture that a build lacks (src/llama-model.cpp)."""
+_USUAL_PROMPT: Final = 4096
+"""Tokens of a saved prompt that growth is told in, where a slot holds as many."""
+_SPREAD: Final = frozenset({Component.WEIGHTS, Component.KV, Component.RS})
 Place = tuple[Component, str]
 _NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
 
@@ -157,10 +196,11 @@ class _Planning:
         mmproj: Header | None,
         projector: ProjectorRequest | None,
         ask: Callable[[DryRunRequest], DryRun | Unanswered] | None,
+        foreign: bool,
     ) -> None:
         self._header, self._about, self._settings = header, about, settings
         self._pools, self._environ = pools, environ
-        self._build, self._calibrations = build, calibrations
+        self._build, self._calibrations, self._foreign = build, calibrations, foreign
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
         self._answers: dict[DryRunRequest, DryRun | None] = {}
@@ -172,7 +212,7 @@ class _Planning:
         self._engine = engine
         self._asked = ask if engine is None or ask is not None else _dry_runs(engine, self._environ)
         self._notes: list[PlanNote] = []
-        self._sized: dict[int, tuple[Sequence[CacheTensor], int]] = {}
+        self._sized: dict[int, tuple[Sequence[CacheTensor], ComputeBound]] = {}
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
         self._listed = [name for pool in pools for name in pool.devices if name != HOST]
@@ -203,16 +243,23 @@ class _Planning:
             buffers = list(self._lines(hparams, dry))
         buffers += self._attachments()
         buffers = self._corrected(buffers)
+        buffers[0:0] = cuda_terms(buffers, self._pools)
+        buffers.sort(key=lambda b: b.component is Component.POOL)
+        growth = () if hparams is None or refused else tuple(self._growth(hparams, buffers))
         reserved = reserved_address_space(
             self._request.n_seq_max, command.number("--threads-http"), self._environ
         )
-        pools = planned_pools(self._pools, buffers, self._margins(), reserved)
+        pools = planned_pools(self._pools, buffers, self._margins(), reserved, growth)
+        pools = self._overfull(pools, buffers)
+        refusing = bool(refused) or self._lacks is True
         return Plan(
             model=self._model_record(),
             context=self._context(command, hparams, dry),
             buffers=tuple(buffers),
             pools=pools,
-            fits=self._verdict(pools, refused=bool(refused)),
+            fits=self._verdict(pools, refused=refusing),
+            starts=False if refusing else all_start(pools),
+            outgrows=any_outgrows(pools),
             notes=tuple(self._notes),
             build=self._build,
         )
@@ -244,10 +291,49 @@ class _Planning:
             self._notes.append(note)
 
     def _verdict(self, pools: Sequence[PlanPool], *, refused: bool) -> bool | None:
-        if refused or self._lacks:
+        if refused:
             return False
         fits = all_fit(pools)
         return None if fits and self._lacks is None else fits
+
+    def _overfull(
+        self, pools: tuple[PlanPool, ...], buffers: Sequence[PlanBuffer]
+    ) -> tuple[PlanPool, ...]:
+        """Where nobody can say how layers are spread: too much for all devices is too much for
+        those that look too full."""
+        spread = {pool.name: 0 for pool in pools if {*pool.devices} & {*self._devices}}
+        free = [pool.free for pool in pools if pool.name in spread]
+        if not self._guessed or None in free:
+            return pools
+        for b in buffers:
+            pool = pool_of(b.device, pools)
+            if pool is not None and pool.name in spread and b.component in _SPREAD:
+                spread[pool.name] += b.bytes or 0
+        if sum(spread.values()) <= sum(size or 0 for size in free):
+            return pools
+        return tuple(
+            msgspec.structs.replace(pool, surely=spread[pool.name], starts=False, fits=False)
+            if pool.usable and spread.get(pool.name, 0) > (pool.free or 0)
+            else pool
+            for pool in pools
+        )
+
+    def _growth(self, h: Hparams, buffers: Sequence[PlanBuffer]) -> Iterator[PlanGrowth]:
+        """What adds to the lines that grow, and the flag that caps each."""
+        eff = effective(h, self._request, self._rules)
+        tokens = min(_USUAL_PROMPT, eff.context.n_ctx_seq)
+        tensors = cache_tensors(h, self._request, self._rules)
+        each = checkpoint_bytes(h, self._request, tensors, self._rules)
+        for b in buffers:
+            if b.component is Component.PROMPT_CACHE:
+                size = saved_prompt_bytes(h, self._request, tensors, tokens, self._rules)
+                what = f"saved prompt of {tokens} tokens"
+                yield _growing(b, size, what, "-cram")
+            elif b.component is Component.CHECKPOINTS:
+                turn = each * min(CHECKPOINTS_OF_A_TURN, max(1, self._settings.checkpoints))
+                yield _growing(b, turn, "turn of a chat", "-ctxcp")
+            elif b.component is Component.POOL and b.grows:
+                yield _growing(b, None, "longer prompt than any before", "-ub")
 
     # what is known
 
@@ -385,7 +471,7 @@ class _Planning:
             tensors, bound = self._context_sizes(h, request)
             caches = self._placed(tensors, layers)
             rest = [(device, size) for (_, device), size in caches.items()]
-            rest += [(device, bound) for device in {*layers} - {CPU} or {CPU}]
+            rest += [(d, b.most) for d, b in bound.of(self._site(layers, request)).items()]
         if self._build is None or self._build >= AFTER_10435:
             rest += self._drafting_on_devices(tokens).items()
         if not self._devices:
@@ -401,14 +487,38 @@ class _Planning:
 
     def _context_sizes(
         self, h: Hparams, request: DryRunRequest
-    ) -> tuple[Sequence[CacheTensor], int]:
-        """Cache tensors and compute bound: the same wherever fit puts layers, up to 512 times."""
+    ) -> tuple[Sequence[CacheTensor], ComputeBound]:
+        """Cache tensors and what bounds compute: wherever fit puts layers, up to 512 times."""
         if request.n_ctx not in self._sized:
-            bound = self._compute_bound(self._header, h, request)
-            self._sized[request.n_ctx] = (cache_tensors(h, request, self._rules), bound)
+            tensors = cache_tensors(h, request, self._rules)
+            bound = self._compute_bound(self._header, h, request, tensors)
+            self._sized[request.n_ctx] = (tensors, bound)
         return self._sized[request.n_ctx]
 
-    def _compute_bound(self, header: Header, h: Hparams, request: DryRunRequest) -> int:
+    def _site(self, layers: Sequence[str], request: DryRunRequest) -> Site:
+        """Where layers, the weights of some of them, and the output layer are computed."""
+        devices = tuple(device for device in dict.fromkeys(layers) if device != CPU)
+        moved = any(buffer.startswith(CPU) for _, buffer in request.overrides)
+        return Site(
+            devices=devices or (request.devices or ())[: int(request.op_offload)],
+            output=layers[-1] if layers[-1] != CPU else "",
+            on_host=CPU in layers[:-1] or not request.offload_kqv,
+            experts_on_host=moved and bool(devices),
+            software=any(
+                SOFTWARE.search(one.description)
+                for pool in self._pools
+                for one in pool.listed
+                if one.name in self._devices
+            ),
+        )
+
+    def _compute_bound(
+        self,
+        header: Header,
+        h: Hparams,
+        request: DryRunRequest,
+        tensors: Sequence[CacheTensor],
+    ) -> ComputeBound:
         devices, old = request.devices or (), self._build is not None and self._build < AFTER_10435
         pipeline = (
             len(devices) > 1
@@ -420,7 +530,8 @@ class _Planning:
             and not (old and any(name.startswith("RPC") for name in devices))
         )
         eff = effective(h, request, self._rules)
-        return compute_bound(h, request, eff, widest_activation(header, h), pipeline=pipeline)
+        build = None if self._foreign else self._build
+        return ComputeBound(header, h, request, eff, tensors, pipeline=pipeline, build=build)
 
     def _listed_free(self, device: str) -> int | None:
         """What the engine's own fit reads from the driver, whatever else limits the pool."""
@@ -647,10 +758,10 @@ class _Planning:
                 elif b.compute:
                     yield _line(component, b.device, b.compute, Method.MEASURED)
             return
-        bound = self._compute_bound(self._header, h, self._request)
-        on_devices = [device for device in dict.fromkeys(layers) if device != CPU]
-        for device in (*on_devices, self._host_buffer):
-            yield _line(component, device, bound, Method.ESTIMATED, upper_bound=True)
+        tensors = cache_tensors(h, self._request, self._rules)
+        bound = self._compute_bound(self._header, h, self._request, tensors)
+        for device, size in bound.of(self._site(layers, self._request)).items():
+            yield _bounded(component, self._host_buffer if device == CPU else device, size)
 
     def _compute_doubt(self, h: Hparams) -> str:
         """Why a dry run's compute may not be what a start takes; empty if nothing speaks for it."""
@@ -682,10 +793,11 @@ class _Planning:
             return
         settings, slots = self._settings, eff.context.n_seq_max
         if settings.cache_ram is None:
-            yield _unknown(Component.PROMPT_CACHE, CPU, "-cram -1 limits it to n_ctx tokens only")
+            reason = "-cram -1 limits it to n_ctx tokens only"
+            yield _growing_line(Component.PROMPT_CACHE, CPU, None, Method.UNKNOWN, reason)
         elif settings.cache_ram:
             limit = settings.cache_ram
-            yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
+            yield _growing_line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT)
         each = checkpoint_bytes(h, self._request, tensors, self._rules)
         kept = settings.checkpoints + (1 if settings.speculation else 0)
         if each and kept:
@@ -693,23 +805,21 @@ class _Planning:
             size = each * kept * slots
             turn = min(CHECKPOINTS_OF_A_TURN, kept)
             reason = f"a turn of a chat adds up to {turn} of {human(each)}"
-            yield _line(Component.CHECKPOINTS, CPU, size, method, upper_bound=True, reason=reason)
+            yield _growing_line(Component.CHECKPOINTS, CPU, size, method, reason)
 
     def _workspace(self, h: Hparams, eff: Effective, device: str) -> Iterator[PlanBuffer]:
         """What a backend takes for itself while it computes, in no buffer of llama.cpp's."""
         size = workspace_bound(device, h, eff, widest_activation(self._header, h))
         if size:
             reason = "scratch of matrix products"
-            yield _line(
-                Component.POOL, device, size, Method.ESTIMATED, upper_bound=True, reason=reason
-            )
+            yield _growing_line(Component.POOL, device, size, Method.ESTIMATED, reason)
         elif size is None and not self._computes_on_cpu(device):
             margin = human(self._margins().get(device, 0))
             what = "what its backend keeps is not known"
             if not device.startswith("RPC"):
                 what = "grows with the longest prompt"
             reason = f"{what}; margin {margin}"
-            yield _unknown(Component.POOL, device, reason)
+            yield _growing_line(Component.POOL, device, None, Method.UNKNOWN, reason)
 
     def _computes_on_cpu(self, device: str) -> bool:
         """A worker on a CPU reports all of its memory as free."""
@@ -815,12 +925,12 @@ class _Planning:
             if dry is None or is_on_host(buffer.device):
                 add(buffer.device, buffer.bytes)
         if dry is None:
-            caches = self._placed(cache_tensors(h, request, self._rules), layers)
-            for (_, device), size in caches.items():
+            tensors = cache_tensors(h, request, self._rules)
+            for (_, device), size in self._placed(tensors, layers).items():
                 add(device, size)
-            bound = self._compute_bound(header, h, request)
-            for device in {*layers} - {CPU} | {self._host_buffer}:
-                add(device, bound)
+            bound = self._compute_bound(header, h, request, tensors)
+            for device, compute in bound.of(self._site(layers, request)).items():
+                add(self._host_buffer if device == CPU else device, compute.most)
         return sizes
 
     def _draft_hparams(self, header: Header | None, *, own: bool) -> Hparams | None:
@@ -863,8 +973,9 @@ class _Planning:
         yield _line(Component.GRAPH, CPU, grown, Method.MEASURED, upper_bound=True)
         if self._settings.cache_ram:
             limit = self._settings.cache_ram
-            yield _line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT, upper_bound=True)
-        yield _unknown(Component.CHECKPOINTS, CPU, "unknown architecture")
+            yield _growing_line(Component.PROMPT_CACHE, CPU, limit, Method.EXACT)
+        reason = "unknown architecture"
+        yield _growing_line(Component.CHECKPOINTS, CPU, None, Method.UNKNOWN, reason)
 
 
 def _as_placed(request: DryRunRequest, placed: Placement) -> DryRunRequest:
@@ -892,6 +1003,43 @@ def _line(
         method=method,
         upper_bound=upper_bound,
         reason=reason,
+    )
+
+
+def _growing_line(
+    component: Component, device: str, size: int | None, method: Method, reason: str = ""
+) -> PlanBuffer:
+    """What serving fills, up to so much."""
+    return PlanBuffer(
+        component=component,
+        device=device,
+        bytes=size,
+        method=method,
+        upper_bound=size is not None,
+        reason=reason,
+        grows=True,
+    )
+
+
+def _growing(buffer: PlanBuffer, each: int | None, per: str, flag: str) -> PlanGrowth:
+    return PlanGrowth(
+        component=buffer.component,
+        device=buffer.device,
+        most=buffer.bytes,
+        each=each,
+        per=per,
+        flag=flag,
+    )
+
+
+def _bounded(component: Component, device: str, size: Bound) -> PlanBuffer:
+    return PlanBuffer(
+        component=component,
+        device=device,
+        bytes=size.most,
+        method=Method.ESTIMATED,
+        upper_bound=True,
+        at_least=size.least or None,
     )
 
 

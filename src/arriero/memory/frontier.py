@@ -7,6 +7,7 @@ from typing import Final
 
 from arriero.command import Command
 from arriero.memory.context import PAD, context_step
+from arriero.memory.pools import short
 from arriero.record import FrontierPoint, Plan, PlanPool
 
 Replan = Callable[[Command], Plan]
@@ -49,7 +50,9 @@ class WhatIf:
         What is unknown (a backend's own pools) speaks against nothing; the margin is there for it.
         """
         found = self.plan(command)
-        return found.fits is not False and (self._sure is None or _answered(found))
+        if any(note.id == "refused" for note in found.notes) or any(map(short, found.pools)):
+            return False
+        return self._sure is None or _answered(found)
 
     def largest(
         self,
@@ -122,9 +125,9 @@ def _answered(plan: Plan) -> bool:
 
 
 def lacking(plan: Plan) -> tuple[PlanPool, ...]:
-    """The pools without room for the plan and their margin, the worst first."""
-    short = [pool for pool in plan.pools if pool.fits is False and pool.headroom is not None]
-    return tuple(sorted(short, key=lambda pool: (pool.headroom or 0) - pool.margin))
+    """The pools without room for the most that is planned and their margin, the worst first."""
+    found = [pool for pool in plan.pools if short(pool)]
+    return tuple(sorted(found, key=lambda pool: (pool.headroom or 0) - pool.margin))
 
 
 def frontier(
@@ -181,8 +184,8 @@ def _point(
 ) -> FrontierPoint:
     limited_by = None
     if tokens is None:
-        short = lacking(what_if.plan(change(values[0])))
-        limited_by = short[0].name if short else None
+        full = lacking(what_if.plan(change(values[0])))
+        limited_by = full[0].name if full else None
     elif tokens < values[-1]:
         limited_by = _tightest(what_if, change(tokens), change(tokens + values.step))
     plan = what_if.plan(change(tokens if tokens is not None else values[0]))

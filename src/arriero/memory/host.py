@@ -67,6 +67,33 @@ def _parts(
         yield 12 + 3 * 24 + sum(4 + _TENSOR + t.bytes // rows for t in compressed)
 
 
+def saved_prompt_bytes(
+    hparams: Hparams,
+    request: DryRunRequest,
+    tensors: Sequence[CacheTensor],
+    tokens: int,
+    build: int | None = None,
+) -> int:
+    """What a saved prompt of so many tokens takes in the prompt cache, its checkpoints aside.
+
+    The state of one sequence (``llama_state_seq_get_size_ext``): every row that it uses, and its
+    recurrent state.
+    """
+    eff = effective(hparams, request, build)
+    rows = max(1, eff.context.n_seq_max) * (1 + eff.n_rs_seq)
+    window = 0 if request.swa_full else hparams.n_swa
+    size = _HEADER
+    for tensor in tensors:
+        if not tensor.cells:
+            size += _TENSOR + tensor.bytes // rows
+            continue
+        used = min(tokens, window) if tensor.cache == "swa" and window else tokens
+        used = min(used, tensor.cells)
+        size += _TENSOR + tensor.bytes // tensor.cells * used
+    caches = {t.cache for t in tensors if t.cells}
+    return size + len(caches) * tokens * _CELL
+
+
 def cell_bytes(tensors: Sequence[CacheTensor]) -> int:
     """Bookkeeping of all KV cells. It grows a little with use: a set node for each used cell."""
     return CELL_BYTES * sum({t.cache: t.cells for t in tensors if t.cells}.values())

@@ -6,20 +6,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
+import msgspec
+
 from arriero.base.errors import UsageError
 from arriero.base.sizes import MIB, parse_size
-from arriero.base.words import Component
+from arriero.base.words import Method
 from arriero.machine import Pool
 from arriero.machine.host import ULIMIT
 from arriero.machine.pools import SOFTWARE
-from arriero.record import PlanBuffer, PlanPool
+from arriero.record import PlanBuffer, PlanGrowth, PlanPool
 
 P = TypeVar("P", Pool, PlanPool)
 HOST: Final = "host"
 _ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
 _BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
 _ON_WORKER: Final = re.compile(r"RPC(\d{1,3})\[(.+)\]")
-_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
+_SURE: Final = frozenset({Method.EXACT, Method.MEASURED, Method.CALIBRATED})
 _HOST_MARGIN: Final = 256 * MIB
 _UNCOUNTED: Final = (
     "address space, not RAM: the margin holds libraries, stacks and arenas of threads, not what "
@@ -85,17 +87,20 @@ def planned_pools(
     buffers: Sequence[PlanBuffer],
     margins: Mapping[str, int],
     reserved: int = 0,
+    growth: Sequence[PlanGrowth] = (),
 ) -> tuple[PlanPool, ...]:
     """Every pool with what is planned in it.
 
-    A pool fits when its headroom is at least the margin and nothing in it is unknown; one that
-    already lacks room does not, whatever is unknown.
+    A pool does not start what takes more than it has in any case; what a bound alone says is too
+    much may start. It fits when it starts, does not outgrow the pool and leaves the margin, and
+    nothing in it is unknown.
 
     Args:
         margins: Of devices that the model is spread over, as the engine's own fit would keep them.
         reserved: Address space that threads and libraries take: margin where that is the limit.
+        growth: What adds to the lines that grow.
     """
-    return tuple(_planned(pool, pools, buffers, margins, reserved) for pool in pools)
+    return tuple(_planned(pool, pools, buffers, margins, reserved, growth) for pool in pools)
 
 
 def _planned(
@@ -104,36 +109,99 @@ def _planned(
     buffers: Sequence[PlanBuffer],
     margins: Mapping[str, int],
     reserved: int,
+    growth: Sequence[PlanGrowth],
 ) -> PlanPool:
     inside = [b for b in buffers if pool_of(b.device, pools) is pool]
-    planned = sum(b.bytes or 0 for b in inside)
-    growing = sum(b.bytes or 0 for b in inside if b.component in _GROWING)
+    held = _Held(inside)
     margin = max(margins.get(device, 0) for device in pool.devices)
     address_space = pool.limited_by == ULIMIT
     if HOST in pool.devices:
         margin = max(margin, _HOST_MARGIN, int(_HOST_SHARE * (pool.free or 0)))
         margin += reserved * address_space
-    headroom = None if pool.free is None else pool.free - planned
-    fits: bool | None = None
-    if headroom is not None and pool.usable:
-        unknown = any(b.bytes is None for b in inside)
-        fits = False if headroom < margin else None if unknown else True
+    starts = outgrows = fits = headroom = None
+    if pool.free is not None:
+        headroom = pool.free - held.most
+        if pool.usable:
+            starts, outgrows = held.starts(pool.free), held.outgrows(pool.free)
+            fits = _fits(starts, outgrows, headroom >= margin)
     return PlanPool(
         name=pool.name,
         devices=pool.devices,
         total=pool.total,
         free=pool.free,
         limited_by=pool.limited_by,
-        planned=planned,
-        at_start=planned - growing,
+        planned=held.most,
+        at_start=held.at_start,
         margin=margin,
         headroom=headroom,
         fits=fits,
+        starts=starts,
+        outgrows=outgrows,
+        surely=held.surely,
+        growth=tuple(
+            _counted(one, pool.free - held.at_start if pool.free is not None else None)
+            for one in growth
+            if pool_of(one.device, pools) is pool
+        ),
         usable=pool.usable,
         note="; ".join(filter(None, (pool.note, _UNCOUNTED if address_space else ""))),
         knob=pool.knob,
         move_with=pool.move_with,
     )
+
+
+class _Held:
+    """What is planned in one pool, from below and from above."""
+
+    def __init__(self, inside: Sequence[PlanBuffer]) -> None:
+        start = [b for b in inside if not b.grows]
+        growing = [b for b in inside if b.grows]
+        self.at_start = sum(b.bytes or 0 for b in start)
+        self.most = self.at_start + sum(b.bytes or 0 for b in growing)
+        self.surely = sum(map(surely, start))
+        self._reached = sum(b.bytes or 0 for b in growing if b.method is Method.EXACT)
+        """What serving fills in the end, whatever a backend's own pools come to."""
+        self._grows = bool(growing)
+        self._open_start = any(b.bytes is None for b in start)
+        self._open_growth = any(b.bytes is None for b in growing)
+
+    def starts(self, free: int) -> bool | None:
+        if self.surely > free:
+            return False
+        return True if self.at_start <= free and not self._open_start else None
+
+    def outgrows(self, free: int) -> bool | None:
+        if not self._grows:
+            return False
+        if self._reached and self.surely + self._reached > free:
+            return True
+        return False if self.most <= free and not (self._open_start or self._open_growth) else None
+
+
+def surely(buffer: PlanBuffer) -> int:
+    """Bytes that a line takes in any case: a bound from above says nothing about that."""
+    if buffer.method in _SURE and not buffer.upper_bound:
+        return buffer.bytes or 0
+    return buffer.at_least or 0
+
+
+def _fits(starts: bool | None, outgrows: bool | None, roomy: bool) -> bool | None:
+    if starts is False:
+        return False
+    return True if starts and outgrows is False and roomy else None
+
+
+def _counted(one: PlanGrowth, room: int | None) -> PlanGrowth:
+    """With how much of it fills what the start leaves, if that can be."""
+    over = room is not None and (one.most is None or one.most > room)
+    if room is None or not one.each or not over:
+        return one
+    return msgspec.structs.replace(one, enough=max(0, room) // one.each + 1)
+
+
+def short(pool: PlanPool) -> bool:
+    """Whether the most that is planned leaves less than the margin: something is to be changed."""
+    return pool.usable and pool.headroom is not None and pool.headroom < pool.margin
 
 
 def pool_of(device: str, pools: Sequence[P]) -> P | None:
@@ -152,3 +220,15 @@ def all_fit(pools: Sequence[PlanPool]) -> bool | None:
     """The verdict over all pools that something is planned in."""
     verdicts = {pool.fits for pool in pools if pool.planned or pool.fits is False}
     return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+
+def all_start(pools: Sequence[PlanPool]) -> bool | None:
+    """Whether every pool that something is planned in holds what is taken at the start."""
+    verdicts = {pool.starts for pool in pools if pool.planned or pool.starts is False}
+    return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+
+def any_outgrows(pools: Sequence[PlanPool]) -> bool | None:
+    """Whether what grows can take more than some pool has."""
+    verdicts = {pool.outgrows for pool in pools if pool.planned or pool.outgrows}
+    return True if True in verdicts else None if None in verdicts or not verdicts else False

@@ -445,7 +445,29 @@ class PlanBuffer(msgspec.Struct, frozen=True, kw_only=True):
     residual: int | None = None
     """Calibrated: what real runs took beyond the figure before, in bytes."""
     reason: str = ""
-    """Why it is not better known."""
+    """Why it is not better known, or who measured it."""
+    at_least: int | None = None
+    """Of a bound: bytes that it takes in any case; null where nothing is known from below."""
+    grows: bool = False
+    """Whether it is filled by what is served, not taken at the start."""
+
+
+class PlanGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that takes more memory the longer a server runs."""
+
+    component: Component
+    device: str
+    most: int | None
+    """Bytes at its full extent, or what has been measured of it; null where nothing limits it."""
+    each: int | None
+    """Bytes of one ``per``; null where that is not known."""
+    per: str
+    """What adds to it: a saved prompt, a turn of a chat."""
+    enough: int | None = None
+    """How many of ``per`` fill what the start leaves of the pool, nothing else growing; null where
+    its full extent does not."""
+    flag: str = ""
+    """The flag that caps it; empty where none does."""
 
 
 class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -459,11 +481,21 @@ class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     """Everything with a figure, growth while serving included."""
     at_start: int
-    """Without what grows while serving: prompt cache and checkpoints."""
+    """The most at the start: without what grows while serving (prompt cache, checkpoints, pools of
+    backends)."""
     margin: int
     headroom: int | None
     """What is left of ``free``, the margin not taken off; null where free is not known."""
     fits: bool | None
+    """True if it starts, does not outgrow the pool and leaves the margin; false if it does not
+    start; else null."""
+    starts: bool | None = None
+    """Whether the pool holds what is taken at the start; null where only a bound is too much."""
+    outgrows: bool | None = None
+    """Whether what grows while serving can take more than the start leaves."""
+    surely: int = 0
+    """What is taken at the start in any case: exact and measured sizes, and bounds from below."""
+    growth: tuple[PlanGrowth, ...] = ()
     usable: bool = True
     note: str = ""
     knob: str = ""
@@ -536,6 +568,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[PlanPool, ...]
     fits: bool | None
     """True only with the margin kept in every pool and nothing unknown in any."""
+    starts: bool | None = None
+    """Whether every pool holds what is taken at the start."""
+    outgrows: bool | None = None
+    """Whether what grows while serving can take more than some pool has."""
     advice: tuple[Advice, ...] = ()
     """Cheapest first."""
     frontier: tuple[FrontierPoint, ...] = ()

@@ -10,7 +10,7 @@ from arriero.record.documents import PlanPool
 from arriero.report import _drawing as draw
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join
-from arriero.report._plans import GROWING, Contents, Reach, Share, left
+from arriero.report._plans import Contents, Reach, Share, grows, left
 from arriero.report.view import PlanView
 
 _LETTER: Final = 1.8
@@ -56,7 +56,7 @@ def bars(facts: PlanView) -> list[Markup]:
 
 
 def _hatch(share: Share) -> str:
-    if share.buffer.component in GROWING:
+    if grows(share.buffer):
         return "grows"
     method = share.buffer.method
     return method.value if method in (Method.ESTIMATED, Method.CALIBRATED) else ""

@@ -9,7 +9,7 @@ from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Cost, Method
-from arriero.memory.pools import HOST, pool_of
+from arriero.memory.pools import HOST, pool_of, short
 from arriero.memory.settings import AUTO_SLOTS, DEFAULT_CHECKPOINTS
 from arriero.record.documents import (
     Advice,
@@ -22,8 +22,8 @@ from arriero.record.documents import (
 from arriero.report import _words as say
 from arriero.report._text import printable
 
-GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
-"""Host memory that is not taken at the start but filled by what is served."""
+_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
+"""What grows in plans that do not say so of each line."""
 _SLOTS: Final = ("-np", "--parallel")
 _CHECKPOINTS: Final = ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints")
 _NAMES: Final = {**say.SHORT, Component.POOL: "backend pool"}
@@ -74,6 +74,14 @@ class Contents:
     """What moves its limit; empty where nothing does."""
     fits: bool | None
     pool: PlanPool | None = field(repr=False)
+
+    @property
+    def is_between(self) -> bool:
+        """Whether only a bound is more than there is."""
+        pool = self.pool
+        if pool is None or not pool.usable or pool.free is None or pool.starts is not None:
+            return False
+        return pool.at_start > pool.free
 
     @property
     def known_by(self) -> str:
@@ -143,7 +151,7 @@ def contents(doc: Plan) -> tuple[Contents, ...]:
 
 def _contents(pool: PlanPool, doc: Plan) -> Contents:
     inside = [b for b in doc.buffers if pool_of(b.device, doc.pools) is pool]
-    inside.sort(key=lambda b: b.component in GROWING)
+    inside.sort(key=grows)
     return Contents(
         title=printable(pool.name),
         about=_about(pool),
@@ -153,6 +161,11 @@ def _contents(pool: PlanPool, doc: Plan) -> Contents:
         fits=pool.fits,
         pool=pool,
     )
+
+
+def grows(buffer: PlanBuffer) -> bool:
+    """Whether it is not taken at the start but filled by what is served."""
+    return buffer.grows or buffer.component in _GROWING
 
 
 def left(size: int) -> str:
@@ -190,29 +203,62 @@ def _verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
         return f"its size cannot be used: {printable(pool.note) or 'no reason known'}"
     if pool.free is None or pool.headroom is None:
         return f"{excess(pool.planned)} planned; whether there is room is not known"
-    kept = left(pool.margin)
-    if pool.fits is not False:
-        room = f"{left(pool.headroom)} left" + " when all has grown" * grown
-        if not unknown:
-            return f"{room}, {pool.margin // MIB} of them kept as margin"
-        names = say.listed([*unknown])
-        if unknown.keys() == {_NAMES[Component.POOL]}:
-            return f"{room}, {pool.margin // MIB} of them kept for the {names}"
-        are = "are" if len(unknown) > 1 or names.endswith("s") else "is"
-        return f"{names} {are} unknown; {room} before {'them' if are == 'are' else 'it'}"
+    sure = pool.surely or pool.at_start  # plans of before say no more than that it does not fit
+    if pool.fits is False and sure > pool.free:
+        return _too_much(pool, sure - pool.free, pool.free, grown=grown)
     start = pool.free - pool.at_start
-    beyond = excess(-pool.headroom)
     if start < 0:
-        later = f", {beyond} when all has grown" if grown else ""
-        return f"{excess(-start)} too much" + (" at the start" if grown else "") + later
-    if start < pool.margin:
-        later = f", {beyond} too much when all has grown" if grown and pool.headroom < 0 else ""
-        return f"{left(start)} left at the start, less than the {kept} to keep{later}"
+        return (
+            f"the start takes at least {excess(pool.surely)} and at most {excess(pool.at_start)}, "
+            f"{left(pool.free)} are there"
+        )
+    if pool.headroom >= pool.margin:
+        return _room(pool, unknown, grown=grown)
     if pool.headroom < 0:
-        later = f"what grows can take {beyond} more than there is"
-    else:
-        later = f"what grows can leave {left(pool.headroom)} of the {kept} to keep"
+        until = _until(pool)
+        later = f"what grows can take {excess(-pool.headroom)} more than there is"
+        return f"starts with {left(start)} left, but {later}" + (f": {until}" if until else "")
+    if start < pool.margin:
+        return f"starts with {left(start)} left, less than the {left(pool.margin)} to keep"
+    later = f"what grows can leave {left(pool.headroom)} of the {left(pool.margin)} to keep"
     return f"starts with {left(start)} left, but {later}"
+
+
+def _too_much(pool: PlanPool, sure: int, free: int, *, grown: bool) -> str:
+    most = pool.at_start - free
+    told = f"{excess(sure)} too much" + (" at the start" if grown else "")
+    if excess(most) != excess(sure) and most > sure:
+        told += f", up to {excess(most)}"
+    return told + (f", {excess(pool.planned - free)} when all has grown" if grown else "")
+
+
+def _room(pool: PlanPool, unknown: Mapping[str, None], *, grown: bool) -> str:
+    room = f"{left(pool.headroom or 0)} left" + " when all has grown" * grown
+    if not unknown:
+        return f"{room}, {pool.margin // MIB} of them kept as margin"
+    names = say.listed([*unknown])
+    if unknown.keys() == {_NAMES[Component.POOL]}:
+        return f"{room}, {pool.margin // MIB} of them kept for the {names}"
+    are = "are" if len(unknown) > 1 or names.endswith("s") else "is"
+    return f"{names} {are} unknown; {room} before {'them' if are == 'are' else 'it'}"
+
+
+def _until(pool: PlanPool) -> str:
+    """What it takes to fill what the start leaves, and the flags that cap it."""
+    told = []
+    for one in pool.growth:
+        if one.enough:
+            what = (
+                one.per.replace(" ", "s ", 1)
+                if one.component is Component.CHECKPOINTS
+                else (one.per.replace("prompt", "prompts", 1))
+            )
+            count = f"{one.enough} {what if one.enough > 1 else one.per}"
+            told.append(f"full after {count} ({one.flag} caps it)")
+    if told:
+        return " or ".join([told[0], *(text.removeprefix("full ") for text in told[1:])])
+    flags = [one.flag for one in pool.growth if one.flag and one.most]
+    return f"{say.listed(flags)} cap it" if flags else ""
 
 
 def _knob(pool: PlanPool) -> str:
@@ -241,11 +287,10 @@ def rooms(pools: Sequence[Contents]) -> str:
 
 def _share(buffer: PlanBuffer, pool: PlanPool | None, doc: Plan) -> Share:
     own = pool is not None and buffer.device == ("CPU" if pool.name == HOST else pool.name)
-    grows = buffer.component in GROWING
     remark = printable(buffer.reason)
-    if grows and buffer.bytes is not None:
-        remark = "; ".join(filter(None, (remark, _MEANT[buffer.component])))
-    bound = "up to" if grows else "≤" if buffer.upper_bound else ""
+    if grows(buffer) and buffer.bytes is not None:
+        remark = "; ".join(filter(None, (remark, _MEANT.get(buffer.component, ""))))
+    bound = "up to" if grows(buffer) else "≤" if buffer.upper_bound else ""
     return Share(
         name=_NAMES[buffer.component],
         device="" if own else printable(buffer.device),
@@ -346,7 +391,7 @@ def fixes(doc: Plan) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:
         )
         for one in doc.advice
     ]
-    if doc.fits is not False:
+    if doc.fits is not False and not any(map(short, doc.pools)):
         return (), tuple(shown)
     best = next((one.argv for one in doc.advice if one.recommended), ())
     given = {*doc.argv}

@@ -7,7 +7,7 @@ not plainly measured carry their method; what nothing showed is said to be unkno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -410,8 +410,8 @@ def _plan_finding(doc: Plan) -> Finding:
             word="DOES NOT FIT", tone=Tone.BAD, sentence=f"on {told}. Nothing was loaded."
         )
     if telling or not pools:
-        nothing = _plans.rooms(())
-        return Finding(word="CANNOT BE SAID", tone=Tone.OPEN, sentence=told or nothing)
+        word = _open_word(doc, telling)
+        return Finding(word=word, tone=Tone.OPEN, sentence=told or _plans.rooms(()))
     # A backend's own pools are never known before: that alone is no reason to say nothing.
     left = _plans.rooms([one for one in pools if one.fits is None])
     return Finding(
@@ -419,6 +419,15 @@ def _plan_finding(doc: Plan) -> Finding:
         tone=Tone.OPEN,
         sentence=f"{left}, before margin and the backend's own pools, which no plan knows",
     )
+
+
+def _open_word(doc: Plan, telling: Sequence[Contents]) -> str:
+    """What can be said where not all is known, or not all of it stays."""
+    if doc.starts and doc.outgrows:
+        return "STARTS, CAN OUTGROW"
+    if doc.starts:
+        return "STARTS, LITTLE LEFT"
+    return "MAY NOT START" if any(one.is_between for one in telling) else "CANNOT BE SAID"
 
 
 def _noted(doc: Plan, id_: str) -> list[str]:

@@ -407,6 +407,8 @@ def _summary(document: msgspec.Struct) -> str:
             return _failure(failure) if failure else f"no failure: {document.outcome}"
         case Plan(fits=fits):
             verdict = {True: "fits", False: "does not fit", None: "may fit"}[fits]
+            if fits is None and document.starts and document.outgrows:
+                verdict = "starts, can outgrow"
             changes = [f"{a.change} would" for a in document.advice if a.recommended]
             return "; ".join([Path(document.model.path).name, f"plan: {verdict}", *changes])
     return ""
