@@ -11,13 +11,13 @@ from typing import Any
 from arriero.base.errors import ArrieroError
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
-from arriero.engine import parse_devices
+from arriero.engine import ListedDevice, parse_devices
 from arriero.engine.devices import Refusal
 from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.projector import Projector, write_projector
 from arriero.gotchas import Facts
-from arriero.machine import Cpu, Misfit, misfit
+from arriero.machine import Cpu, Misfit, Pool, misfit
 from arriero.memory import parse_pools, plan_budget
 from arriero.record import Plan
 
@@ -84,14 +84,20 @@ def facts(
     workers: dict[str, bool] | None = None,
     refused: dict[str, Refusal] | None = None,
     lacking: Misfit | None = None,
+    unified: str | None = None,
 ) -> Facts:
-    """The facts about ``llama-server`` with these words, the model's file put for MODEL."""
+    """The facts about ``llama-server`` with these words, the model's file put for MODEL.
+
+    ``unified`` lists devices that share the host's memory, of which the budget then is free.
+    """
     path = str(model) if model else "missing.gguf"
     names = {"MODEL": path, "MMPROJ": str(mmproj) if mmproj else "missing-mmproj.gguf"}
     words = [names.get(word, word) for word in words]
     command = parse_command(words, builtin_flags(build), env or {})
     header = read_header(model) if model else None
     pools = parse_pools(budget)
+    if unified is not None:
+        pools = (_shared(pools[0], parse_devices(unified)),)
 
     def planner(changed: Command) -> Plan | None:
         if header is None or model is None:
@@ -116,6 +122,12 @@ def facts(
     )
 
 
+def _shared(host: Pool, devices: tuple[ListedDevice, ...]) -> Pool:
+    """One pool of the host and these devices, as large as the first of them says."""
+    names = ("host", *(device.name for device in devices))
+    return Pool("shared", names, devices[0].total, host.free, "memory", listed=devices)
+
+
 def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
     """The facts that a case of ``cases/*.yaml`` gives."""
     return facts(
@@ -127,6 +139,7 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
         devices=case.get("devices"),
         env=case.get("env"),
         workers=case.get("workers"),
+        unified=case.get("unified"),
         refused={name: Refusal(**how) for name, how in case.get("refused", {}).items()},
         lacking=unfit(case.get("compiled"), frozenset(case.get("cpu", ()))),
     )

@@ -28,7 +28,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 HEALTHY: list[dict[str, Any]] = yaml.safe_load((HERE / "healthy.yaml").read_text("utf-8"))
 KEYS = {"name", "command", "model", "mmproj", "budget", "build"}
-KEYS |= {"devices", "env", "workers", "refused", "compiled", "cpu"}
+KEYS |= {"devices", "unified", "env", "workers", "refused", "compiled", "cpu"}
 EXPECTED = {"found", "because", "lacks", "fixed", "missing"}
 
 

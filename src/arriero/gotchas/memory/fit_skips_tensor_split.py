@@ -22,7 +22,9 @@ Let fit shorten the context in this mode.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
@@ -30,9 +32,13 @@ from arriero.gotchas.model import (
     Found,
     Gotcha,
     Provenance,
+    Reproduction,
+    Run,
     Severity,
     Sign,
+    Signature,
 )
+from arriero.record import Edit
 
 GOTCHA = Gotcha(
     updated="2026-12-01",
@@ -55,5 +61,19 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because="-sm tensor with --fit on: "
             + (f"-c {given} is taken as it is" if given else "the context is the model's own"),
+            edit=(Edit(flag="-fit", value="off"),),
             flag="-sm",
         )
+
+
+_RUN = Run(flags="-sm tensor -c 512 -np 1 --no-warmup")
+
+REPRODUCTIONS = (
+    Reproduction(
+        name="without-a-device",
+        model=tiny("llama"),
+        run=_RUN,
+        control=replace(_RUN, flags="-sm layer -c 512 -np 1 --no-warmup"),
+        shows=Signature(log=r"not implemented for SPLIT_MODE_TENSOR"),
+    ),
+)

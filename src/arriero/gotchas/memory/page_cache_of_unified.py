@@ -1,0 +1,77 @@
+"""On unified memory the file that was just read is counted as used: free memory looks too small
+
+Symptom
+-------
+A machine with one memory for CPU and GPU (GB10, Jetson) shows little free memory although no
+program runs; `--fit` leaves layers on the host, or the load is refused. After `echo 3 | sudo tee
+/proc/sys/vm/drop_caches` the same command works.
+
+Root cause
+----------
+The kernel keeps pages of files that were read, and gives them up when they are asked for. CUDA
+counts them as used when it is asked what is free. A mapped model is read through that cache: its
+pages stay beside the copy that the GPU was given, so that a model takes its size twice until the
+kernel drops them.
+
+Workaround
+----------
+Read the weights past the cache: `-lm dio` (`--no-mmap` in older builds keeps no mapping, though the
+pages may stay). Before the start `sync; echo 3 | sudo tee /proc/sys/vm/drop_caches` empties the
+cache. Or say yourself what is to fit: `-ngl 999` and a `-c` that `arriero plan` finds room for.
+
+Better fix
+----------
+Count what the kernel calls available and not what it calls free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arriero.base.sizes import human
+from arriero.gotchas.facts import Facts
+from arriero.gotchas.memory._pools import known
+from arriero.gotchas.model import (
+    Affects,
+    Applies,
+    Class,
+    Found,
+    Gotcha,
+    Provenance,
+    Severity,
+)
+from arriero.memory.pools import integrated
+
+GOTCHA = Gotcha(
+    updated="2026-12-01",
+    kind=Class.HARDWARE,
+    severity=Severity.INFO,
+    concepts=("unified memory", "fit", "CUDA"),
+    affects=Affects(backends=("CUDA",), flags=("--mmap", "-lm", "--fit")),
+    reporters=0,
+    provenance=Provenance(
+        builds="from what the vendor says of such machines; not tried here", hardware="GB10, Jetson"
+    ),
+    related=("shared-memory-limit", "fit-refused-layers"),
+)
+
+
+def detect(facts: Facts) -> Iterator[Found]:
+    mapped = facts.command.switch("--mmap") is not False and facts.command.value("-lm") in _MAPPED
+    unified = [name for name in integrated(facts.pools) if name.startswith("CUDA")]
+    if not unified or not mapped or facts.settings.request.n_gpu_layers == 0:
+        return
+    for pool, free in known(facts.plan):
+        if unified[0] not in pool.devices or not pool.total:
+            continue
+        if free < pool.at_start + pool.margin <= pool.total:
+            yield Found(
+                because=f"{pool.name} has {human(free)} free of {human(pool.total)}, too little for"
+                f" {human(pool.at_start)}: part of the rest may be cached files",
+                applies=Applies.MAYBE,
+                missing=("how much of the memory in use is page cache (`free -h` shows it)",),
+                flag="-ngl",
+            )
+
+
+_MAPPED = (None, "mmap", "mlock")
