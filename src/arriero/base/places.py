@@ -92,6 +92,27 @@ HOME_USER: Final = pattern(
     r"|(?i:(?<![A-Za-z])(?:user(?:name)?|logname|login)(?:=|\\*[\"']\s{0,2}[:=]\s{0,2}\\*[\"'])"
     r"|(?<!\w)uid=\d{1,10}\(|(?<![\w-])-u )([A-Za-z][\w.-]{0,63})"
 )
+OWNER: Final = pattern(
+    r"(?<!\w)sudo: {1,8}([\w.-]{1,64}) : "
+    r"|[-dlbcps][rwxsStT-]{9}[.+@]? {1,4}\d{1,6} {1,8}([\w.-]{1,64}) "
+    r"|(?<=[=,])\d{1,10}\(([A-Za-z][\w.-]{0,63})\)"
+    r"|(?<![\w\\])[A-Z][A-Z0-9-]{1,14}(?:\\(?![nrtu])|\\\\)([a-z][\w.-]{1,63})"
+)
+"""Users as sudo, ls, id and Windows name them."""
+POD: Final = pattern(
+    r"\[pod/([\w.-]{1,80})/([\w.-]{1,80})\]"
+    r"|(?<![\w.-])([a-z][a-z0-9-]{1,60}-[b-df-hj-np-tv-z2-9]{8,10}-[b-df-hj-np-tv-z2-9]{5})(?![\w-])"
+)
+SLOT_FILE: Final = pattern(
+    r"(?<=file )'[^'\n]{1,400}\.bin'|(?<=filename\" : )\"[^\"\n]{1,400}\""
+    r"|(?<=filename\": )\"[^\"\n]{1,400}\"|(?<=filename\":)\"[^\"\n]{1,400}\""
+)
+"""What a client named the state of a slot that it saved."""
+HEADER_TEXT: Final = pattern(
+    r"(\bgeneral\.[\w.]{1,60}[ \t]{0,40}(?:(?:arr\[)?str\S{0,8})?[ \t]{0,40}=[ \t]{0,8}"
+    r"|(?<![\w.])[Aa]uthors?[ \t]{0,8}[:=][ \t]{0,8})(?![ \t\d]|<text>)[^\n]{1,4096}"
+)
+"""What a model says of itself."""
 JOURNAL: Final = pattern(
     r"(?:^|\\n|\n)(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16})"
@@ -99,7 +120,8 @@ JOURNAL: Final = pattern(
 )
 HOSTNAME: Final = pattern(
     r"(?i:(?:hostname|computername|nodename)(?:\\*[\"'])?\s{0,2}[=:]\s{0,2}(?:\\*[\"'])?"
-    rf"({_HOST}))|Linux ({_HOST}) \d+\.\d+\.\d+\S{{0,40}} #|Darwin ({_HOST}) \d+\.\d+\.\d+"
+    rf"({_HOST}))|(?<![\w-])--host(?:[ =][\"']?|[\"'], ?[\"'])({_HOST})(?![\w:.-])"
+    rf"|Linux ({_HOST}) \d+\.\d+\.\d+\S{{0,40}} #|Darwin ({_HOST}) \d+\.\d+\.\d+"
 )
 LOGIN: Final = pattern(rf"(?<![\w.+-])([\w.-]{{1,32}})@({_HOST})(?=:[~/]|[ ]?[$#%] )")
 WORKER: Final = pattern(rf"RPC\d{{0,3}}\[(?:\[([0-9A-Fa-f:]{{2,45}})\]|({_HOST})):\d{{1,5}}\]")

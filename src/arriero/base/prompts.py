@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,6 +22,11 @@ PROMPT_FLAGS: Final = frozenset(
         "--in-prefix",
         "--in-suffix",
         "--mcp-servers-json",
+        "--grammar",
+        "-j",
+        "--json-schema",
+        "--chat-template-kwargs",
+        "--reasoning-budget-message",
     }
 )
 PROMPT_NAMES: Final = frozenset(
@@ -60,7 +66,8 @@ _JSON_NAME: Final = pattern(
 _BRACKETS: Final = pattern(r"""(?<!\\)(\\*)"|[\[\]{}]""")
 _PROMPT_FLAG: Final = pattern(
     r"(?<![\w-])(?:--(?:system-)?prompt|--reverse-prompt|--in-prefix|--in-suffix|-sys"
-    r"|--mcp-servers-json|-[pr](?=\s{1,4}\\*[\"']))(?![\w-])" + SEPARATOR
+    r"|--mcp-servers-json|--grammar|--json-schema|--chat-template-kwargs|-[prj](?=\s{1,4}\\*[\"']))(?![\w-])"
+    + SEPARATOR
 )
 # What follows these in a llama-server log is text of a request or of an answer, to the end of the
 # line and over the lines that carry no prefix of their own.
@@ -109,13 +116,34 @@ _PREFIXED: Final = pattern(
     r"|ERR|RPC|[A-Z][a-z]{2} [ \d]\d \d\d:)|\s{0,4}[\]}]|\{"
 )
 _SPOKEN_LINES: Final = 400
-# A turn of a conversation in the markup of a chat template, unless log lines lie in between.
+# A turn of a conversation in the markup of a chat template, unless log lines lie in between. What
+# opens a turn also ends the one before, so that nothing is read twice.
+_OPENS: Final = (
+    r"<\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
+    r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[/?INST\]|\[/?SYSTEM_PROMPT\]"
+    r"|<\|message\|>|<\|(?:user|assistant|system|observation|tool)\|>"
+    r"|<｜(?:User|Assistant)｜>|<\|(?:USER|CHATBOT|SYSTEM)_TOKEN\|>|<\|END_OF_TURN_TOKEN\|>"
+    r"|<\|(?:im_end|end|eot_id)\|>(?=\w)"
+    r"|### ?(?:Instruction|Response|Input|Human|Assistant|User|System):"
+    r"|(?<!\w)(?:USER|ASSISTANT):(?= )"
+)
+_CLOSES: Final = (
+    r"<\||<｜|</s>|<(?:start|end)_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]|###"
+    r"|(?<!\w)(?:USER|ASSISTANT): "
+)
+_LOGGED: Final = (
+    r"\n(?:[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] |(?:slot|srv|que|res|cmn) {1,12}\w"
+    r"|(?:print_info|load|load_tensors|llama_\w{1,40}|ggml_\w{1,60}|common_\w{1,40}): )"
+)
 _TURN: Final = pattern(
-    r"(?P<open><\|im_start\|>(?:system|user|assistant|tool|developer)|<start_of_turn>(?:user|model)"
-    r"|<\|start_header_id\|>\w{1,20}<\|end_header_id\|>|\[INST\])"
-    r"(?P<said>(?:(?!<\|im_(?:start|end)\|>|<(?:start|end)_of_turn>|<\|eot_id\|>|\[/?INST\]"
-    r"|\n[^\n]{0,60}\d\.\d\d\.\d{3}\.\d{3} [IWED] )[\s\S]){1,20000}+)"
-    r"(?P<close><\|im_end\|>|<end_of_turn>|<\|eot_id\|>|\[/INST\])"
+    rf"(?P<open>{_OPENS})(?!['\"])"
+    rf"(?P<said>(?:(?!{_CLOSES}|{_LOGGED})[\s\S]){{1,20000}}+)"
+    rf"(?P<close>{_CLOSES})"
+)
+# Whatever the last turn says: nothing tells where it ends but the line.
+_LAST_TURN: Final = pattern(
+    rf"(?P<open>{_OPENS})(?!['\"])"
+    rf"(?P<said>(?:\n(?!{_LOGGED[2:]}))?(?! <prompt>)[^\n<\[#]{{1,20000}}+)"
 )
 
 
@@ -186,6 +214,14 @@ def without_prompts(text: str) -> str:
     """The text without prompts and answers; as many lines as before."""
     for spans in (_spoken_spans, _prompt_spans, _flag_spans):
         text = rewrite(text, spans(text))
-    return _TURN.sub(
-        lambda m: m["open"] + " " + PROMPT + "\n" * m["said"].count("\n") + m["close"], text
-    )
+    for turn in (_TURN, _LAST_TURN):
+        text = turn.sub(_without_said, text)
+    return text
+
+
+def _without_said(turn: re.Match[str]) -> str:
+    said = turn["said"]
+    if not said.strip() or said.strip() == PROMPT:
+        return turn[0]
+    close = turn["close"] if "close" in turn.re.groupindex else ""
+    return f"{turn['open']} {PROMPT}" + "\n" * said.count("\n") + close

@@ -29,6 +29,7 @@ from arriero.base.places import (
     EMAIL,
     ENDPOINT,
     FIELD_WORDS,
+    HEADER_TEXT,
     HOME_USER,
     HOSTNAME,
     JOURNAL,
@@ -36,12 +37,15 @@ from arriero.base.places import (
     MAC,
     MACHINE,
     MORE,
+    OWNER,
     PEER,
     PLACE,
+    POD,
     PRIVATE,
     PUBLIC,
     ROUTES,
     SERIAL,
+    SLOT_FILE,
     STAMP,
     STAMPED,
     SUFFIX,
@@ -244,7 +248,12 @@ class Redactor:
             for found in pattern.finditer(text):
                 self._learn_host(found[1])
         for found in HOSTNAME.finditer(text):
-            self._learn_host(found[1] or found[2] or found[3])
+            self._learn_host(next(filter(None, found.groups())))
+        for found in OWNER.finditer(text):
+            self._learn_user(next(filter(None, found.groups())))
+        for found in POD.finditer(text):
+            for name in filter(None, found.groups()):
+                self._learn_host(name)
         self._without_places(text)  # the hosts in addresses and shares
 
     # -- one text
@@ -261,7 +270,8 @@ class Redactor:
 
     def _shared(self, text: str) -> str:
         text = self._without_secrets(ANSI.sub("", text))
-        text = without_prompts(text)
+        text = HEADER_TEXT.sub(r"\1<text>", without_prompts(text))
+        text = SLOT_FILE.sub(lambda m: f"{m[0][0]}<file>{m[0][0]}", text)
         for path in sorted(self._paths, key=len, reverse=True):
             import json  # late, as few paths have spaces in them
 

@@ -67,6 +67,8 @@ PER: Final = {
     "ubatch": "row of -ub",
     "request": "request",
 }
+LEFT_OUT: Final = "Names, paths and texts are left out: words in capitals and … stand for them."
+"""Said in every report, since each is made for others to read."""
 STEADY: Final = 64 * KIB
 """Growth per request below this is what a fit over a few page-sized samples leaves, not a leak."""
 

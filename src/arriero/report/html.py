@@ -128,7 +128,7 @@ def _page(
             *([el("p", " · ".join(setting), class_="setting")] if setting else []),
         ),
         el("main", *sections),
-        el("footer", el("p", " · ".join(filter(None, (footer, "Arriero"))))),
+        el("footer", el("p", " · ".join(filter(None, (footer, "Arriero")))), el("p", say.LEFT_OUT)),
         draw.patterns(),
     )
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")

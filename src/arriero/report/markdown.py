@@ -388,4 +388,4 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: set[int]
 
 
 def _joined(parts: Iterable[str]) -> str:
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join([*filter(None, parts), prose(say.LEFT_OUT)]) + "\n"

@@ -90,7 +90,7 @@ def _model(baseline: Baseline) -> str:
     if model is None:
         return "_No response_"
     parts = [
-        model.name or "name unknown",
+        # The name may be private, and the architecture tells more.
         f"architecture {model.arch or 'unknown'}",
         f"{model.memory_class} memory",
         *([say.count(model.n_layer, "layer")] if model.n_layer is not None else []),
@@ -114,7 +114,7 @@ def _problem(facts: view.DiagnosisView) -> Iterable[str]:
         yield from markdown.bullets("", facts.run.facts[:1])
     yield from (part.replace("### ", "#### ", 1) for part in markdown.trials(facts.table))
     yield from (part.replace("### ", "#### ", 1) for part in markdown.boundaries(facts))
-    yield from markdown.bullets("", facts.caveats)
+    yield from markdown.bullets("", (*facts.caveats, say.LEFT_OUT))
 
 
 def _limited(baseline: Baseline) -> list[str]:
