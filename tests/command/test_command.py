@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.base.errors import UsageError
+from arriero.base.paste import is_hidden
 from arriero.command import (
     Command,
     Flag,
@@ -50,8 +51,9 @@ COMMANDS = st.lists(flag_words(), max_size=6).map(
 def test_parsing_changes_nothing(words: list[str]) -> None:
     command = parse_command(words, TABLE, {})
     assert command.argv == tuple(words)
-    assert shlex.split(command.text()) == words
-    assert split_text(command.text()) == tuple(words)
+    if not any(is_hidden(char) for word in words for char in word):
+        assert shlex.split(command.text()) == words
+        assert split_text(command.text()) == tuple(words)
     assert not command.unknown
 
 

@@ -115,32 +115,32 @@ models:
         (
             "swap.yaml",
             SWAP,
-            "${run} -m /m/${MODEL_ID}.gguf --alias '${kw}' -c 65536",
+            "/x/llama-server --port 5800 --jinja -m /m/m.gguf --alias '{\"a\": true}' -c 65536",
         ),
         (
             "opened.yaml",
             f"macros: {LOW}\nmodels: {{m: {{cmd: '${{run}} -m x'}}}}\n",
-            "llama-server ${low} -c 65536 -m x",
+            "llama-server --port 5800 -c 65536 -m x",
         ),
         (
             "quoted.yaml",
             "models:\n  m:\n    cmd: bash -c 'llama-server --port ${PORT} -c 64k'\n",
-            "llama-server --port ${PORT} -c 65536",
+            "llama-server --port 5800 -c 65536",
         ),
         (
             "string.yaml",
             f"{SERVICE}    command: -m '/m/$$X a' -c 64k --port ${{P:-1}}\n",
-            "llama-server -m '/m/$$X a' -c 65536 --port ${P:-1}",
+            "llama-server -m '/m/$X a' -c 65536 --port \"${P:-1}\"",
         ),
         (
             "list.yaml",
             f'{SERVICE}    command: [-m, "a b", -c, 64k, --port, "${{P:-1}}"]\n',
-            "llama-server -m 'a b' -c 65536 --port ${P:-1}",
+            "llama-server -m 'a b' -c 65536 --port \"${P:-1}\"",
         ),
         (
             "a.service",
             '[Service]\nExecStart=/x/llama-server -m ${M} --alias "%i x" \\\n  -c 64k $MORE\n',
-            '/x/llama-server -m ${M} --alias "%i x" -c 65536 $MORE',
+            "/x/llama-server -m \"${M}\" --alias '%i x' -c 65536 $MORE",
         ),
         (
             "b.service",
@@ -167,17 +167,18 @@ def test_what_is_written_out_is_told(tmp_path: Path) -> None:
     ("line", "expected"),
     [
         ('llama-server --api-key "$KEY"', 'llama-server --api-key "$KEY"'),
-        ("llama-server --api-key abc", "llama-server --api-key '***'"),
+        ("llama-server --api-key abc", 'llama-server --api-key "${LLAMA_API_KEY:?}"'),
         ("KEY=abc\nllama-server --api-key ${KEY}", "llama-server --api-key ${KEY}"),
-        ("llama-server --api-key ${K:-abc}", "llama-server --api-key '***'"),
+        ("llama-server --api-key ${K:-abc}", 'llama-server --api-key "${K:?}"'),
         ('O=(--api-key abc)\nllama-server "${O[@]}"', 'llama-server "${O[@]}"'),
         ('O=(--api-key abc -c 1)\nllama-server "${O[@]}"',
-         "llama-server --api-key '***' -c 65536"),
-        ('LLAMA_API_KEY=abc llama-server "$@"', "LLAMA_API_KEY='***' llama-server \"$@\""),
-        ("docker run -e LLAMA_API_KEY=abc -eHF_TOKEN=b llama.cpp:s -m x",
-         "docker run -e LLAMA_API_KEY=*** -eHF_TOKEN=*** llama.cpp:s -m x"),
+         'llama-server --api-key "${LLAMA_API_KEY:?}" -c 65536'),
+        ('LLAMA_API_KEY=abc llama-server "$@"',
+         'LLAMA_API_KEY="${LLAMA_API_KEY:?}" llama-server "$@"'),
+        ("docker run -e LLAMA_API_KEY=a -eHF_TOKEN=b llama.cpp:s",
+         'docker run -e LLAMA_API_KEY="${LLAMA_API_KEY:?}" -eHF_TOKEN="${HF_TOKEN:?}" llama.cpp:s'),
         ("llama-server -mu http://user:passw0rd@host/x.gguf",
-         "llama-server -mu 'http://***@host/x.gguf'"),
+         'llama-server -mu http://"${SECRET:?}"@host/x.gguf'),
     ],
 )  # fmt: skip
 def test_no_secret_is_spelled(line: str, expected: str, tmp_path: Path) -> None:
@@ -221,7 +222,8 @@ def test_a_command_that_nothing_changes_is_as_it_was(
         spelled, notes = respelled(read[1], read[0], lambda text: text)
         line = ["llama-server", *(part for part in parts if part != "\\\n")]
         assert " ".join(spelled).split() == " ".join(line).split()
-        assert notes == ()
+        live = ("$(f) is the script's own: a shell runs the command in it",)
+        assert notes == (live if "$(f)" in parts else ())
 
 
 @given(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from arriero.base.errors import UsageError
+from arriero.base.paste import quote
 
 _OPERATOR: Final = re.compile(r"[;&|<>()]|\d[<>]|.*[;&]\Z")
 _UNEXPANDED: Final = re.compile(r"\$\{?[A-Za-z_]|\$\(|`|~[\w-]*(/|\Z)")
@@ -50,7 +51,7 @@ def split_text(text: str) -> tuple[str, ...]:
 
 
 def join_words(words: Sequence[str], assigned: Sequence[int] = ()) -> str:
-    """Words as one line for a POSIX shell; ``VAR=value`` words keep their ``=`` unquoted."""
+    """Words as one line for a shell; ``VAR=value`` words keep their ``=`` unquoted."""
     return " ".join(shell_words(words, assigned))
 
 
@@ -59,7 +60,7 @@ def shell_words(words: Sequence[str], assigned: Sequence[int] = ()) -> list[str]
     shown = []
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
-        shown.append(f"{name}{equals}{shlex.quote(value)}" if at in assigned else shlex.quote(word))
+        shown.append(f"{name}{equals}{quote(value)}" if at in assigned else quote(word))
     return shown
 
 

@@ -1,32 +1,45 @@
-"""A repaired command as the user spells it: only what the repair touches is written anew."""
+"""A repaired command for a shell: only what the repair touches is written anew.
+
+A script's own text is a shell's text, and is kept. Every other file has a language of its own, in
+which a backtick or ``$(…)`` is a word like any other: its words are quoted so that a shell passes
+them on and runs nothing. A variable that the file names stays a variable.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from arriero.base.paste import is_hidden, quote, referring
+from arriero.base.secret import NOT_SECRET
 from arriero.command.command import Command
+from arriero.command.inputs.model import Dialect, Spelling, Written, is_open
 from arriero.command.secret import MASK, is_secret_variable, mask_word
 from arriero.command.shell import shell_words
 
-if TYPE_CHECKING:
-    from arriero.command.inputs.model import Spelling, Written
-
-_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=")
+_ASSIGNED: Final = re.compile(r"(?:\A-e)?([A-Za-z_]\w*)=")
+_ALONE: Final = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\Z", re.ASCII)
+_BARE: Final = re.compile(r"\$[A-Za-z_]")
+_DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?[-=+]([^}]*)\}")
 _EXPANSION: Final = re.compile(
     r"""(?:[A-Za-z_]\w*=)?"?\$(?:[A-Za-z_]\w*|\{[\w.-]+(?:\[@\])?\})"?"""
 )
+_CLOSED: Final = re.compile(r"'[^']*'|\\[\s\S]")
+_ESCAPED: Final = re.compile(r"""'[^'\\]*\\[^']*'|"[^"\\]*\\|\A=""")
+_LIVE: Final = re.compile(r"'[^']*'|\\[\s\S]|(\$\(|`)")
 
 
 def respelled(
     command: Command, written: Written | None, scrub: Callable[[str], str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a command for a shell, or for the file it comes from, without secrets.
+    """The words of a command for a shell, without secrets.
 
-    What stands in the file and makes no word of the command (``"$@"``, a redirection, what starts
-    the server) stays where it is.
+    What stands in a script and makes no word of the command (``"$@"``, a redirection, what starts
+    the server) stays where it is. In the place of a secret stands a variable without which the
+    shell refuses to run the line.
 
     Args:
         command: As it was made of the words of ``written``, or with changes.
@@ -36,14 +49,19 @@ def respelled(
     Returns:
         The words, and notes on spellings that could not be kept.
     """
-    safe = command.safe_argv()
-    quoted = shell_words(safe, command.prefix.assigned)
+    asked: list[str] = []
+    quoted = _without_secrets(command, asked)
     if written is None:
-        return tuple(quoted), ()
+        return tuple(quoted), _notes((), asked)
     if not written.source:
-        return tuple(quoted), (f"{written.path} has no line of words: this one is for a shell",)
+        note = f"{written.path} has no line of words: this one is for a shell"
+        return tuple(quoted), _notes((note,), asked)
     places = written.places
-    again = _Again(frozenset(places), lambda text: scrub(_masked(text, command.secrets())))
+    again = _Again(
+        frozenset(places), lambda text: scrub(_masked(text, command.secrets())),
+        written.dialect, dict(zip(places, written.words, strict=True)), asked,
+    )  # fmt: skip
+    safe = command.safe_argv()
     first: list[str] = []
     new = first
     for at, origin in enumerate(command.origins):
@@ -66,7 +84,44 @@ def respelled(
             words += first
         words += again.words(spelling, at)
         at += spelling.count
-    return tuple(words), (*written.unkept, *again.notes)
+    if written.dialect is not Dialect.SHELL:
+        again.notes.append(f"quoted for a shell: {written.path} has its own way to write words")
+    return tuple(words), _notes((*written.unkept, *again.notes), asked, " ".join(words))
+
+
+def _notes(notes: tuple[str, ...], asked: list[str], line: str = "") -> tuple[str, ...]:
+    needed = [name for name in dict.fromkeys(asked) if not line or f"${{{name}:?}}" in line]
+    told = (f"a secret is not printed: set {name} to it before you run this" for name in needed)
+    return (*dict.fromkeys(notes), *told)
+
+
+def _without_secrets(command: Command, asked: list[str]) -> list[str]:
+    """The words for a shell; a variable that must be set stands for each secret."""
+    safe = command.safe_argv()
+    shown = shell_words(safe, command.prefix.assigned)
+    for at, (word, real) in enumerate(zip(safe, command.words, strict=True)):
+        if word != real:
+            before = command.words[at - 1] if at else ""
+            shown[at] = _referred(word, _variable_of(command, before, word), asked)
+    return shown
+
+
+def _variable_of(command: Command, before: str, word: str) -> str:
+    """The variable that can hold the secret in a word: the flag's own, or the one assigned."""
+    if assigned := _ASSIGNED.match(word):
+        return assigned[1]
+    if word.rpartition("=")[2] != MASK:
+        return "SECRET"  # a part of it alone
+    flag = command.flags.get(word.partition("=")[0] if word.startswith("-") else before)
+    return (flag and flag.env) or "SECRET"
+
+
+def _referred(word: str, variable: str, asked: list[str]) -> str:
+    asked.append(variable)
+    assigned = None if word.startswith("-") else _ASSIGNED.match(word)
+    start = assigned[0] if assigned else ""
+    parts = word[len(start) :].split(MASK)
+    return start + f'"${{{variable}:?}}"'.join(quote(part) if part else "" for part in parts)
 
 
 @dataclass
@@ -74,6 +129,11 @@ class _Again:
     placed: frozenset[int]
     """Places of the words that the command had before any edit."""
     scrub: Callable[[str], str]
+    dialect: Dialect
+    before: dict[int, str]
+    """Place → the word as it was."""
+    asked: list[str]
+    """Variables that stand for secrets."""
     kept: dict[int, str] = field(default_factory=dict)
     """Place → the word for a shell, without secrets, of the words that are still there."""
     secret: set[int] = field(default_factory=set)
@@ -87,14 +147,14 @@ class _Again:
         gone = [place for place in inside if place in self.placed and place not in self.kept]
         behind = self.after.get(inside[-1], []) if inside else []
         hides = not self.secret.isdisjoint(inside) and not _EXPANSION.fullmatch(spelling.text)
-        if not gone and not hides and not any(self.after.get(place) for place in inside[:-1]):
-            return [self.scrub(spelling.text), *behind]
+        between = any(self.after.get(place) for place in inside[:-1])
+        if not gone and not hides and not between and (text := self._text(spelling, at)):
+            return [text, *behind]
         if not spelling.parts:
-            return [
-                *(self.kept[place] for place in inside if place in self.kept),
-                *behind,
-            ]
-        if len(gone) < spelling.count > 1:
+            text = self._default(spelling.text) if hides and len(inside) == 1 else ""
+            kept = [text] if text else [self.kept[one] for one in inside if one in self.kept]
+            return [*kept, *behind]
+        if self.dialect is Dialect.SHELL and len(gone) < spelling.count > 1:
             text = self.scrub(spelling.text)
             self.notes.append(f"{text} is written out: some of the words that it holds change")
         words: list[str] = []
@@ -102,6 +162,68 @@ class _Again:
             words += self.words(part, at)
             at += part.count
         return words
+
+    def _text(self, spelling: Spelling, at: int) -> str:
+        """The text itself if a shell may be given it; empty where its words are to be written."""
+        text = spelling.text
+        if self.dialect is Dialect.SHELL:
+            if at in self.kept and _is_misread(text):
+                return ""
+            if any(live[1] for live in _LIVE.finditer(text)):
+                self.notes.append(f"{text} is the script's own: a shell runs the command in it")
+            return self._scrubbed(text)
+        if spelling.count > 1 and spelling.parts:
+            return ""
+        if at not in self.placed or not spelling.count:
+            return text if _ALONE.match(text) else self._requoted(text)
+        fills_in = self.dialect in (Dialect.COMPOSE, Dialect.SYSTEMD)
+        macro = self.dialect is Dialect.SWAP and is_open(self.before[at]) and not _BARE.search(text)
+        return (referring(text) or "") if fills_in or macro else ""
+
+    def _default(self, text: str) -> str:
+        """A variable with a default in a secret's place, without the default if that is one."""
+        found = _DEFAULT.fullmatch(text.strip('"'))
+        if found is None:
+            return ""
+        shown = referring(text)
+        if shown and found[2].lower() in NOT_SECRET:
+            return shown
+        self.asked.append(found[1])
+        return f'"${{{found[1]}:?}}"'
+
+    def _scrubbed(self, text: str) -> str:
+        return text if self.scrub(text) == text else self._requoted(text)
+
+    def _requoted(self, text: str) -> str:
+        """Words of no place in the command, such as what starts it, for a shell."""
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            words = [text]
+        shown = []
+        for word in words:
+            safe = self.scrub(word)
+            assigned = _ASSIGNED.search(safe)
+            name = assigned[1] if assigned else "SECRET"
+            shown.append(quote(word) if safe == word else _hidden(safe, name, self.asked))
+        return " ".join(shown)
+
+
+def _is_misread(text: str) -> bool:
+    """Whether a word that fills in nothing is one that not every shell reads alike, or not at all.
+
+    fish knows escapes in single quotes and fewer of them in double quotes.
+    """
+    hidden = any(map(is_hidden, text.replace("\\\n", "")))
+    fills_in = re.search(r"[$`*?\[~{]", _CLOSED.sub("", text)) is not None
+    return hidden or (not fills_in and _ESCAPED.search(text) is not None)
+
+
+def _hidden(safe: str, variable: str, asked: list[str]) -> str:
+    head, equals, rest = safe.rpartition(f"{variable}=")
+    if not equals:
+        return _referred(safe, variable, asked)
+    return quote(head) * bool(head) + _referred(equals + rest, variable, asked)
 
 
 def _masked(text: str, secrets: frozenset[str]) -> str:

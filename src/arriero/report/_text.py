@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+
+from arriero.base.paste import is_hidden, quote
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
 _ASCII = str.maketrans(
@@ -20,12 +21,8 @@ def printable(text: str) -> str:
     the reader's terminal.
     """
     return "".join(
-        " " if char in "\t\r\n" else _escaped(char) if _unprintable(char) else char for char in text
+        " " if char in "\t\r\n" else _escaped(char) if is_hidden(char) else char for char in text
     )
-
-
-def _unprintable(char: str) -> bool:
-    return unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def _escaped(char: str) -> str:
@@ -107,22 +104,6 @@ def _head(word: str, width: int) -> str:
         if used > width:
             return word[: max(index, 1)]
     return word
-
-
-def quote(argument: str) -> str:
-    """One shell word. Control characters are written so that a paste cannot act on them."""
-    if any(_unprintable(char) for char in argument):
-        return "$'" + "".join(_ansi_c(char) for char in argument) + "'"
-    return shlex.quote(argument)
-
-
-def _ansi_c(char: str) -> str:
-    if char in "\\'":
-        return "\\" + char
-    if not _unprintable(char):
-        return char
-    # Bytes, not code points: \u in $'…' depends on the shell's locale.
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def words(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
 from arriero.base.errors import UsageError
@@ -37,6 +38,16 @@ class Spelling:
     parts: tuple[Spelling, ...] = ()
 
 
+class Dialect(Enum):
+    """What the text of a command means where it stands, and so what of it a shell may be given."""
+
+    SHELL = "a script's own text"
+    COMPOSE = "a compose file's: $NAME and ${NAME} are filled in, all else is as it is"
+    SYSTEMD = "a unit's: the same"
+    SWAP = "llama-swap's: ${NAME} is a macro, all else is as it is"
+    WORDS = "words as they are"
+
+
 @dataclass(frozen=True)
 class Written:
     """One command of a file: its words, the variables that the file sets for it, where it stands.
@@ -62,6 +73,7 @@ class Written:
     """Where ``source`` is not what the file has, one line each."""
     contained: bool = False
     """Whether a container's image stands for the program."""
+    dialect: Dialect = Dialect.WORDS
 
     def picked(self, at: Sequence[int], notes: Sequence[str]) -> Written:
         """The same with only the words at these positions."""

@@ -19,6 +19,7 @@ from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
     MOST_WORDS,
+    Dialect,
     Spelling,
     Written,
     is_image,
@@ -31,6 +32,7 @@ from arriero.command.prefix import base_name
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.DOTALL)
+_NAMED: Final = re.compile(r"\$(?:\{[A-Za-z_]|[A-Za-z_])")
 _KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
 _BEFORE: Final = re.compile(r"command|eval")
 _STARTING: Final = re.compile(
@@ -47,6 +49,7 @@ _VARIABLE_OPTION: Final = re.compile(r"--env=|-e(?=.)")
 _INSIDE: Final = (
     "paths are those inside the container: they are looked for here as they are written"
 )
+_MORE: Final = re.compile(r"([;&|()]{1,2})[ \t]*+(?![\s#;&|()]|\Z|fi\b|done\b|esac\b)")
 _ONE_QUOTED: Final = re.compile(r"""'[^']*'|"[^"\\`]*\"""")
 _WRAPPERS: Final = re.compile(r"env|numactl|taskset|nice|ionice|chrt|stdbuf")
 
@@ -77,6 +80,8 @@ class _Word:
     at: int = 0
     after: list[Spelling] = field(default_factory=list)
     """Redirections that follow it."""
+    follows: str = ""
+    """The operator behind it, where another command follows on the line."""
 
     def literal(self) -> str:
         """The word as written, quotes taken off."""
@@ -94,15 +99,22 @@ class _Script:
 
 
 def read(
-    text: str, path: str, first_line: int = 1, assigned: _Assigned | None = None
+    text: str,
+    path: str,
+    first_line: int = 1,
+    assigned: _Assigned | None = None,
+    *,
+    plain: bool = False,
 ) -> tuple[Written, ...]:
     """The llama-server commands of a script, also those behind ``docker run``.
 
     Args:
         assigned: What a script around this one assigns.
+        plain: Whether the text is only split like a shell's: operators, redirections and commands
+            in ``$(…)`` or backticks are words like any other.
     """
     script = _Script(assigned=dict(assigned or {}))
-    lexer = _Lexer(text, path, first_line)
+    lexer = _Lexer(text, path, first_line, plain)
     for words in lexer.commands():
         _sort(words, script)
     found = tuple(w for words in script.commands for w in _written(words, script, path))
@@ -124,8 +136,8 @@ def spelled(word: str) -> str:
 
 
 class _Lexer:
-    def __init__(self, text: str, path: str, line: int) -> None:
-        self.text, self.path, self.line = text, path, line
+    def __init__(self, text: str, path: str, line: int, plain: bool = False) -> None:
+        self.text, self.path, self.line, self.plain = text, path, line, plain
         self.at = 0
         self.heredocs: list[str] = []
         self.count = 0
@@ -146,12 +158,17 @@ class _Lexer:
                 self._skip_heredocs()
                 yield words
                 words = []
+            elif self.plain and char not in "\n":
+                words.append(self._word())
             elif char in "<>" or self.text.startswith("&>", self.at):
                 self._redirection(words)
             elif char in ";&|()":
                 if char == "(" and words and words[-1].literal().endswith("="):
                     words[-1].array = self._array()
                     continue
+                if words:
+                    more = _MORE.match(self.text, self.at)
+                    words[-1].follows = more[1] if more else ""
                 self._skip(1)
                 yield words
                 words = []
@@ -216,7 +233,7 @@ class _Lexer:
         word = _Word(self.line, at=self.at)
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in " \t\n;&|()<>":
+            if char in (" \t\n" if self.plain else " \t\n;&|()<>"):
                 break
             if char == "\\":
                 escaped = self.text[self.at + 1 : self.at + 2]
@@ -264,6 +281,9 @@ class _Lexer:
 
     def _expansion(self, quoted: bool) -> _Part:
         start = self.at
+        if self.plain and not _NAMED.match(self.text, start):
+            self._skip(1)
+            return self.text[start]
         opening = self.text[start : start + 2]
         if opening == "${":
             self._skip(self._closing("{", "}") + 1 - start)
@@ -457,7 +477,14 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
         source=tuple(source),
         places=places,
         contained=container is not None,
+        dialect=Dialect.SHELL,
+        unkept=_left_out(words),
     )
+
+
+def _left_out(words: Sequence[_Word]) -> tuple[str, ...]:
+    follows = words[-1].follows
+    return (f"what follows {follows} is another command: it is not printed",) if follows else ()
 
 
 def _holds(text: str) -> bool:

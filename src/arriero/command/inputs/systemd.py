@@ -16,6 +16,7 @@ from typing import Final
 from arriero.command.inputs import shell
 from arriero.command.inputs.model import (
     MOST_WORDS,
+    Dialect,
     Spelling,
     Written,
     is_image,
@@ -82,6 +83,7 @@ def _contained(text: str, path: str) -> Iterator[Written]:
     yield Written(
         words=tuple(words), path=path, line=lines[0], lines=tuple(lines), env=env,
         notes=tuple(notes), source=tuple(source), places=tuple(range(len(words))), contained=True,
+        dialect=Dialect.SYSTEMD,
     )  # fmt: skip
 
 
@@ -150,6 +152,7 @@ def _written(
     yield Written(
         words=texts, path=path, line=each[program], lines=each, env=env,
         notes=tuple(notes), program=program, source=tuple(source), places=tuple(range(len(each))),
+        dialect=Dialect.SYSTEMD,
     )  # fmt: skip
 
 

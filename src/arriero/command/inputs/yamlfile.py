@@ -13,6 +13,7 @@ from arriero.command.inputs import kubernetes, shell
 from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
+    Dialect,
     Spelling,
     Written,
     is_image,
@@ -92,6 +93,7 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
         Written(
             words=texts, path=path, line=lines[0], lines=lines, env=env, name=name,
             notes=tuple(dict.fromkeys(notes)), source=source, places=tuple(range(len(words))),
+            dialect=Dialect.COMPOSE,
             unkept=("the words of a list are printed as one line",) if listed else (),
         )
     ]  # fmt: skip
@@ -157,10 +159,10 @@ def _model(name: str, node: Node, macros: Mapping[str, str], path: str) -> list[
     # A macro may hold lines of its own; the words it makes stand where its name does.
     one_line = {name: re.sub(r"\\?\n", " ", value) for name, value in known.items()}
     text, rounds = _expand(_continued(lines_of(command)), one_line, path)
-    found = shell.read(text, path, first_line(command))
+    found = shell.read(text, path, first_line(command), plain=True)
     return [
         replace(
-            written, env={**env, **written.env}, name=name,
+            written, env={**env, **written.env}, name=name, dialect=Dialect.SWAP,
             source=_unexpanded(written.source, text, rounds),
         )
         for written in found
@@ -233,7 +235,7 @@ def _continued(lines: Sequence[str]) -> str:
 
 def _shell_words(lines: Sequence[str], path: str, line: int) -> list[_Word]:
     """The arguments of a server, split as a shell would, variables left as they are."""
-    found = shell.read(f"llama-server {_continued(lines)}", path, line)
+    found = shell.read(f"llama-server {_continued(lines)}", path, line, plain=True)
     if not found:
         return []
     words, source = found[0].words, found[0].source
