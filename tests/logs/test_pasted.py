@@ -10,9 +10,13 @@ import pytest
 
 from arriero.logs import overall, read_log
 
-CASES: list[dict[str, Any]] = tomllib.loads(
-    (Path(__file__).parent / "data" / "pasted.toml").read_text(encoding="utf-8")
-)["case"]
+CASES: list[dict[str, Any]] = [
+    case
+    for name in ("pasted.toml", "found.toml")
+    for case in tomllib.loads((Path(__file__).parent / "data" / name).read_text(encoding="utf-8"))[
+        "case"
+    ]
+]
 MIB = 1024 * 1024
 ROUNDING = 0.006 * MIB
 """Half of the last digit of a figure printed in MiB."""
@@ -35,8 +39,12 @@ def test_a_pasted_excerpt_is_named_right(case: dict[str, Any]) -> None:
             )
         if "fatal" in case:
             assert failure.fatal is case["fatal"]
+        if "phase" in case:
+            assert failure.phase == case["phase"]
         if "line" in case:
             assert failure.line in case["line"]
+    if "outcome" in case:
+        assert reading.outcome == case["outcome"]
     if "secondary" in case:
         assert sorted(f.kind for f in reading.secondary) == sorted(case["secondary"])
     for component, device, mib in case.get("buffers", []):

@@ -106,6 +106,7 @@ _STANDS_FOR: Final = {
     "bytes": r"(?P<bytes>\d{1,3}(?: \d{3}){1,5}(?! ?\d)|\d{1,18})",
     "buf": r"(?P<buf>\S.{0,80}?)",
     "name": r"(?P<buf>\S{1,80})",
+    "device": r"(?P<buf>[^:\s](?:[^:]|:(?!\s)){0,80}?)",
     "gpu": r"(?P<api>CUDA|ROCm|MUSA|HIP|CANN)",
     "hash": r"(?P<commit>[0-9a-f]{6,40})",
 }

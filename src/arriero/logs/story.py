@@ -620,12 +620,21 @@ class Story:
                 self.start.end.role = Role.DRAFT
 
     def _retry(self, event: Event, line: Line) -> None:
+        if event.rule.to == "at_once" and not self._just_failed(line):
+            return  # the first try, or one that somebody asked for later
         for cause in self.start.causes[-1:]:
-            if event.rule.to == "went_on":
+            if event.rule.to in ("went_on", "at_once"):
                 cause.went_on = True
             else:
                 cause.retried, cause.last = True, line.number
         self._note(event.rule.notice or event.rule.id, line)
+
+    def _just_failed(self, line: Line) -> bool:
+        """Whether this start failed in the lines just before."""
+        start = self.start
+        last = [cause.last for cause in (*start.causes[-1:], *start.deaths[-1:])]
+        ended = [start.end.line] if start.end is not None else []
+        return line.number - max([*last, *ended], default=-FAR) <= NEAR
 
     def _state(self, event: Event, line: Line) -> None:
         start, facts = self.start, event.facts
@@ -652,7 +661,7 @@ class Story:
     def _progress(self, line: Line) -> None:
         for cause in self.start.causes:
             # a file that could not be fetched is not missed before it is to be loaded
-            early = cause.phase is Phase.ARGUMENTS and not self.start.seen
+            early = cause.phase is Phase.ARGUMENTS and not (self.start.seen or self.start.ready)
             if line.number > cause.last and not early:
                 cause.went_on = True
 

@@ -84,7 +84,7 @@ def judge(
     probes = [c for c in start.causes if c.probe]
     if start.probing and probes and (deaths or probes[-1].fatal):
         probes.pop()  # it did not outlive the probe
-    real = [c for c in start.causes if c not in probes]
+    real = [c for c in start.causes if c not in probes and not _made_up_for(c)]
     fatal = [c for c in real if _ended_it(c, start, deaths)]
     primary = fatal[0] if fatal else None
     if primary is None and (deaths or start.end is not None) and _is_asked_again(start, probes):
@@ -96,7 +96,7 @@ def judge(
         primary = next((c for c in real if c.kind not in MILD), None) or _of_end(start.end)
     if primary is None:
         primary = min(real, key=_weight, default=None)
-    rest = [c for c in (*start.causes, *deaths) if c is not primary]
+    rest = [c for c in (*real, *probes, *deaths) if c is not primary]
     if primary is not None:
         # a death that only the exit status shows is put at the last line: it says no more
         again = [c for c in rest if c.line == primary.line and c.kind is Kind.CRASH]
@@ -113,6 +113,11 @@ def judge(
             for c in sorted(rest, key=lambda c: c.line)
         ),
     )
+
+
+def _made_up_for(cause: Cause) -> bool:
+    """Whether what could not be fetched was there already: a model was loaded all the same."""
+    return cause.rule.startswith("http_") and cause.went_on
 
 
 def _is_asked_again(start: Start, probes: list[Cause]) -> bool:
