@@ -551,6 +551,13 @@ srv    load_model: initializing, n_slots = 4, n_ctx_slot = 4096, kv_unified = 't
 Out of memory: Killed process 4242 (llama-server) total-vm:123456kB, anon-rss:4096kB
 llama-server -hf unsloth/Qwen3.6-27B-GGUF:Q4_K_M -c 65536 -np 8 -ctk q8_0 -ctv q8_0 -ngl 99 --jinja
 0   libggml-base.0.9.5.dylib            0x000000010579936c ggml_print_backtrace + 276
+E llama_model_load: error loading model: unknown model architecture: 'qwen99moe'
+E llama_model_load: error loading model: missing tensor 'blk.3.ffn_frobnicate_exps.weight'
+error: invalid argument: --frobnicate
+llama-server: error while loading shared libraries: libcudart.so.12: cannot open shared object file: No such file or directory
+ggml_backend_metal_frobnicate: error: failed to create command queue
+llama-server: symbol lookup error: undefined symbol: ggml_backend_frobnicate
+NVRM: Xid (PCI:0000:01:00): 79, pid=4242, name=llama-server, GPU has fallen off the bus.
 kernel: llama-server[4242]: segfault at 0 ip 00007f00 sp 00007f01 error 4 in libggml-base.so.0
 """.strip().splitlines()  # noqa: E501  lines of logs
 

@@ -33,6 +33,17 @@ _STARTED: Final = pattern(
 _COMMIT: Final = pattern(r"(?:commit |\()([0-9a-f]{7,40})(?![0-9A-Za-z])")
 _HEADER_TEXT: Final = pattern(r"(\bgeneral\.[\w.]{1,60}\s{0,40}=\s{0,4})(?![\d.]+\Z)\S.*")
 """What a model says of itself: its name, its author, where it comes from."""
+_NAMED: Final = pattern(
+    r"(?:architecture: '|invalid argument: |unsupported op '?|op not supported )([\w-]{1,40})"
+)
+"""What a message is about: an architecture, an option, an operation that the build does not know."""
+_TENSOR: Final = pattern(
+    r"(?:[a-z]{1,8}\.)?(?:blk\.\d{1,4}\.)?\w{1,40}\.(?:weight|bias|scale)\.?\Z"
+)
+_SYMBOL: Final = pattern(
+    r"(?:ggml_\w{1,80}|(?:cuda|hip|cu|vk|cublas|hsa|rocblas)[A-Z_]\w{1,80}"
+    r"|lib[\w+-]{1,30}\.so(?:\.\d{1,4}){0,3}):?\Z"
+)
 _ECHO_TOLD: Final = pattern(r"[\d\s.,]*|true|false|'<[|\w]{1,40}>'[^'\"]*")
 """Figures, and tokens with a name of their own (``'<|im_end|>'``)."""
 
@@ -108,7 +119,7 @@ def _own_prefix(raw: str, text: str) -> str:
 
 
 def _words(text: str, vocabulary: Vocabulary) -> str:
-    said = {found[1] for found in _COMMIT.finditer(text)}
+    said = {found[1] for what in (_COMMIT, _NAMED) for found in what.finditer(text)}
     if (function := _FUNCTION.match(text)) and _is_cut_short(function[1], vocabulary):
         said.add(f"{function[1]}:")
     text = _HEADER_TEXT.sub(rf"\1{ELIDED}", text)
@@ -116,7 +127,9 @@ def _words(text: str, vocabulary: Vocabulary) -> str:
     at = echo_start(text)
     if at >= 0 and _ECHO_TOLD.fullmatch(text, at) is None:
         text = text[:at] + ELIDED
-    return vocabulary.plain(text, kept=lambda word: word in said)
+    return vocabulary.plain(
+        text, kept=lambda word: bool(word in said or _TENSOR.match(word) or _SYMBOL.match(word))
+    )
 
 
 def _is_cut_short(name: str, vocabulary: Vocabulary) -> bool:

@@ -46,7 +46,7 @@ def shared(document: _T, redactor: Redactor) -> _T:
     Figures, outcomes and the contract's own words stay. Shared again it stays as it is.
     """
     clean = redactor.scrub(document, share=True)
-    told_all = _value(clean, Vocabulary(tuple(_hardware(clean))))
+    told_all = _value(clean, Vocabulary(tuple(_public(clean))))
     result: _T = _with_logs(told_all, document, redactor)
     return result
 
@@ -59,7 +59,7 @@ def _with_logs(told: Any, given: Any, redactor: Redactor) -> Any:
     """
     if not hasattr(given, "trials") and not isinstance(getattr(given, "trial", None), Trial):
         return told
-    known = Vocabulary(tuple(_hardware(told)))
+    known = Vocabulary(tuple(_public(told)))
 
     def one(trial: Trial, before: Trial) -> Trial:
         return msgspec.structs.replace(
@@ -72,10 +72,14 @@ def _with_logs(told: Any, given: Any, redactor: Redactor) -> Any:
     return msgspec.structs.replace(told, trials=trials)
 
 
-def _hardware(document: object) -> set[str]:
-    """Names and words of devices, as their drivers tell them."""
+def _public(document: object) -> set[str]:
+    """Names and words of devices, as their drivers tell them, and the model's architecture."""
     found: set[str] = set()
     baseline = getattr(document, "baseline", None)
+    model = getattr(baseline, "model", None) or getattr(document, "model", None)
+    arch = model.arch if isinstance(model, ModelRecord) else None
+    if arch and re.fullmatch(r"[a-z0-9_-]{1,32}", arch):
+        found.add(arch)
     for device in getattr(baseline, "devices", ()):
         if isinstance(device, DeviceRecord) and not device.name.startswith("RPC"):
             found |= {device.name, *re.findall(r"[\w.+-]+", device.description)}
