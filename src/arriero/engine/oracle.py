@@ -13,9 +13,10 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
 
@@ -25,7 +26,8 @@ from arriero.base.errors import ArrieroError
 from arriero.engine import _oracle_child
 from arriero.engine.request import DryRunRequest as DryRunRequest
 from arriero.engine.request import ProjectorRequest as ProjectorRequest
-from arriero.process import start
+from arriero.gguf import Header, read_header, skeleton
+from arriero.process import scratch_directory, start, temporary_directory
 
 _BATCH: Final = 24
 """Requests for one child: they go into one argument, of at most 128 KiB, each with a path."""
@@ -167,12 +169,62 @@ def dry_run(
     share one load when they stand next to each other. ``environ`` should be the engine's: device
     visibility and limits of drivers count. RPC workers are not contacted, so that a command with
     ``--rpc`` has no answer here. ``timeout`` is for all of them together, in seconds; what was
-    answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`.
+    answered before it is kept. Nothing is raised: what cannot be told is `Unanswered`. A long
+    vocabulary is left out of what the engine reads: only its length matters.
     """
     library = _library(library_dir, "libllama.so")
     if isinstance(library, Unanswered):
         return (library,) * len(requests)
     deadline = time.monotonic() + timeout
+    with _without_vocabularies(requests) as lighter:
+        asked = [replace(r, model=lighter.get(r.model, r.model)) for r in requests]
+        results = _answers(library, asked, environ, deadline)
+    # what the engine makes nothing of without its vocabulary, it may with it
+    again = [
+        index
+        for index, result in enumerate(results)
+        if isinstance(result, Unanswered) and requests[index].model in lighter
+    ]
+    whole = _answers(library, [requests[index] for index in again], environ, deadline)
+    for index, result in zip(again, whole, strict=True):
+        results[index] = result
+    return tuple(results)
+
+
+@contextmanager
+def _without_vocabularies(requests: Sequence[DryRunRequest]) -> Iterator[Mapping[Path, Path]]:
+    """Headers in place of models whose vocabulary takes an engine longer than all the rest."""
+    models = {request.model for request in requests}
+    light = {model: header for model in models if (header := _light_header(model)) is not None}
+    if not light:
+        yield {}
+        return
+    with ExitStack() as stack:
+        written: dict[Path, Path] = {}
+        with suppress(ArrieroError, OSError):
+            home = stack.enter_context(scratch_directory(temporary_directory()))
+            for number, (model, header) in enumerate(light.items()):
+                written[model] = skeleton.write_header(header, home / f"{number}.gguf")[0]
+        yield written
+
+
+def _light_header(model: Path) -> Header | None:
+    try:
+        about = model.stat()
+        return _light_header_of(model, about.st_mtime_ns, about.st_size)
+    except (ArrieroError, OSError):
+        return None
+
+
+@lru_cache(maxsize=4)
+def _light_header_of(model: Path, _changed: int, _size: int) -> Header | None:
+    return skeleton.without_vocabulary(read_header(model))
+
+
+def _answers(
+    library: Path, requests: Sequence[DryRunRequest], environ: Mapping[str, str], deadline: float
+) -> list[DryRun | Unanswered]:
+    """One result per request, from as many children as it takes."""
     results: list[DryRun | Unanswered] = []
     fruitless = 0
     while len(results) < len(requests):
@@ -187,7 +239,7 @@ def dry_run(
         fruitless = 0 if answered else fruitless + 1
         over = fruitless > 1 or time.monotonic() >= deadline
         results += [Unanswered(reason)] * (len(requests) - len(results) if over else 1)
-    return tuple(results)
+    return results
 
 
 def projector_run(

@@ -55,6 +55,8 @@ _TOKENS: Final = "tokenizer.ggml.tokens"
 _TOKENIZER: Final = "tokenizer.ggml.model"
 _TYPE_COUNT: Final = "tokenizer.ggml.token_type_count"
 _VOCABULARY: Final = frozenset(key for key, _ in vocabulary_keys(3))
+_WORTH_LEAVING_OUT: Final = 1 << 14
+"""Tokens below which an engine reads a vocabulary in no time."""
 _NO_VOCABULARY: Final = {"none", "no_vocab"}
 _NAME: Final = "skeleton"
 _MAX_TEXTS: Final = 1 << 16
@@ -141,6 +143,29 @@ def _is_label(key: str, value: Value, arch: str) -> bool:
         and value.type is ValueType.STRING
         and value.count <= _MAX_TEXTS
     )
+
+
+def without_vocabulary(header: Header) -> Header | None:
+    """The header with the number of its tokens in place of the tokens; null where that is no help.
+
+    An engine makes the same tensors, caches and graphs of it, and has nothing to read. It cannot
+    serve with it.
+    """
+    arch, tokens = header.metadata.get("general.architecture"), header.metadata.get(_TOKENS)
+    if not isinstance(tokens, LazyArray) or tokens.count < _WORTH_LEAVING_OUT:
+        return None
+    metadata: dict[str, Value] = {}
+    for key, value in header.metadata.items():
+        own = key.startswith(f"{arch}.")
+        if isinstance(value, LazyArray):
+            if not own:
+                continue
+            if value.type is not ValueType.STRING:
+                return None
+        if own or key.startswith("general.") or key == _TYPE_COUNT:
+            metadata[key] = value
+    metadata |= {_TOKENIZER: "none", f"{arch}.vocab_size": tokens.count}
+    return replace(header, metadata=metadata)
 
 
 # --- smaller ------------------------------------------------------------------------------------
