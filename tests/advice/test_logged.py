@@ -33,6 +33,10 @@ _CONTEXT = "llama_init_from_model: failed to initialize the context: failed to a
         (["GGML_ASSERT(total_size == size) failed"], "-cram 0"),
         (["oom_reaper: reaped process 4 (llama-server), now anon-rss:0kB"], "limit"),
         (["llama_kv_cache_update: failed to allocate compute buffers"], "--no-context-shift"),
+        (
+            ["_alloc_buffer: allocating 9.00 MiB on device 0: cudaMalloc failed: out of memory"],
+            "arriero diagnose",
+        ),
         (["GGML_ASSERT(ctx->mem_buffer != NULL) failed"], "-ub"),
     ],
 )

@@ -13,7 +13,7 @@ _MEMORY = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 _HOST = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "SYCL_Host")
 
 
-def logged(log: Explanation) -> tuple[Remedy, ...]:
+def of_log(log: Explanation) -> tuple[Remedy, ...]:
     """Changes for the failure of one log, cheapest first; none where it names no cause."""
     if log.failure is None:
         return ()
@@ -57,8 +57,12 @@ def _memory(failure: Failure, log: Explanation) -> Iterator[Remedy]:
         case Component.GRAPH:
             yield _SMALLER_UBATCH
             yield _FEWER_SLOTS
-        case Component.WEIGHTS | None:
+        case Component.WEIGHTS:
             yield from _weights(failure)
+        case None:
+            yield from _UNNAMED
+            if failure.phase is Phase.LOAD:
+                yield from _weights(failure)
         case Component.OUTPUT:
             yield _FEWER_SLOTS
         case Component.MMPROJ:
@@ -171,6 +175,19 @@ def _state(component: Component | None) -> Iterator[Remedy]:
         )
 
 
+_UNNAMED = (
+    Remedy(
+        change="arriero diagnose -- llama-server ... with the options as given",
+        cost=Cost.FREE,
+        why="the log does not say what the memory was for; trials do",
+    ),
+    Remedy(
+        change="a lower -ngl, or none",
+        cost=Cost.SPEED,
+        why="fewer layers on the device take less of it, whatever it was for",
+    ),
+    Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="caches and compute grow with it"),
+)
 _SMALLER_UBATCH = Remedy(
     change="-ub 256 or less",
     cost=Cost.SPEED,

@@ -162,8 +162,8 @@ def _explanation(reading: Reading, source: str) -> Explanation:
     )
     if said.failure is None and not said.notices:
         return said
-    from arriero.advice.logged import logged  # late: a log that is fine needs none of them
+    from arriero.advice import of_log  # late: a log that is fine needs none of them
     from arriero.gotchas import registry
     from arriero.gotchas.signs import known_in
 
-    return msgspec.structs.replace(said, known=known_in(said, registry()), advice=logged(said))
+    return msgspec.structs.replace(said, known=known_in(said, registry()), advice=of_log(said))
