@@ -25,6 +25,7 @@ import yaml
 
 from arriero.gguf import Shape, presets, write_model
 from arriero.gguf.projector import Projector, write_projector
+from arriero.gguf.writer import encode, header_bytes
 from arriero.jobs import check, explain, plan
 from arriero.logs.grammar import NOTICES
 from arriero.memory import parse_pools
@@ -116,11 +117,15 @@ class Desk:
         return [files.get(word, word) for word in shlex.split(text)]
 
     def _written(self, what: str) -> str:
-        """The file of a shape (a preset's name, or its fields) or a projector, without weights."""
+        """The file of a shape (a preset's name, or its fields), a projector or bare header keys."""
         given = json.loads(what)
         if given is None:
             return "missing.gguf"
         path = self._directory / f"model-{abs(hash(what))}.gguf"
+        if isinstance(given, dict) and "header" in given:
+            keys = [(key, encode(value)) for key, value in given["header"].items()]
+            path.write_bytes(b"".join(header_bytes(keys, ())))
+            return str(path)
         if isinstance(given, dict) and "kind" in given:
             return str(write_projector(path, Projector(**given), weights="zeros"))
         shape = getattr(presets, given) if isinstance(given, str) else Shape(**given)

@@ -16,6 +16,7 @@ from arriero.engine.devices import Refusal
 from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.projector import Projector, write_projector
+from arriero.gguf.writer import encode, header_bytes
 from arriero.gotchas import Facts
 from arriero.machine import Cpu, Misfit, Pool, misfit
 from arriero.memory import parse_pools, plan_budget
@@ -35,6 +36,9 @@ SHAPES = {
         "llama", tensor_type="q4_K_M", embedding=1024, feed_forward=16384, name="quantised"
     ),
 }
+
+ARCHITECTURES = {"deepseek4"}
+"""Models that no skeleton is written of: a header that names the architecture and nothing else."""
 
 PROJECTORS = {
     # 256 tokens an image, as the gemma3 models have
@@ -60,13 +64,17 @@ class Models:
         self.write = cache(self._write)
 
     def __call__(self, name: str) -> Path:
-        return self.write(SHAPES[name])
+        return self.write(name if name in ARCHITECTURES else SHAPES[name])
 
     def projector(self, name: str) -> Path:
         return self.write(PROJECTORS[name])
 
-    def _write(self, what: Shape | Projector) -> Path:
+    def _write(self, what: Shape | Projector | str) -> Path:
         path = self.directory / f"{abs(hash(what))}.gguf"
+        if isinstance(what, str):
+            keys = [("general.architecture", encode(what))]
+            path.write_bytes(b"".join(header_bytes(keys, ())))
+            return path
         if isinstance(what, Projector):
             return write_projector(path, what, weights="zeros")
         return write_model(path, what, weights="zeros")
