@@ -188,7 +188,7 @@ def test_a_sparse_log_of_two_gigabytes_in_bounded_memory(logs: Place) -> None:
     )
     done = subprocess.run(
         [ARRIERO[0], "-c", code], env=logs.environment(), cwd=logs.root, capture_output=True,
-        check=False, timeout=220,
+        check=False, timeout=800,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert b"RS" in done.stdout

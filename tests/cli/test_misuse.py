@@ -155,6 +155,6 @@ def test_an_engine_that_hangs_is_given_up(place: Place, model: Path) -> None:
     script = place.root / "hanging"
     script.write_text("#!/bin/sh\nsleep 600\n")
     script.chmod(0o755)
-    said = place.run("diagnose", "--", "./hanging", "-m", model, timeout=200)
+    said = place.run("diagnose", "--", "./hanging", "-m", model, timeout=800)
     assert said.status == FAILURE
     assert "did not answer" in said.only_complaint()

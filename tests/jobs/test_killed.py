@@ -101,7 +101,7 @@ def typical(original: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
     place = make_place(tmp_path_factory.mktemp("whole") / "run", locate_engine(10434))
     started = time.monotonic()
     process, model = begin(place, original)
-    assert process.wait(200) == 1, (place.root / "err").read_text()
+    assert process.wait(800) == 1, (place.root / "err").read_text()
     taken = time.monotonic() - started
     left = look(place, model, 1, "not killed")
     assert not left.anything, left

@@ -22,7 +22,7 @@ from tests.process import watching
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
-    pytest.mark.timeout(90),
+    pytest.mark.timeout(300),
 ]
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from arriero.base.words import LimitKind
 from arriero.process import Exit, Limit, ProcessError, plain
 from tests.process import watching
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(300)
 ENV = dict(os.environ)
 TREE = "import subprocess as s, sys, time; s.Popen(['sleep', '600']); print('up', flush=True); "
 

@@ -25,7 +25,7 @@ from arriero.process import (
 )
 from tests.process import watching
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(300)
 HERE = Path(__file__).parent
 ENV = dict(os.environ)
 

@@ -17,7 +17,7 @@ from tests.process.test_death import Parent, guard_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
-    pytest.mark.timeout(90),
+    pytest.mark.timeout(300),
 ]
 
 
