@@ -577,6 +577,20 @@ def test_needed_lines_stay(name: str) -> None:
     assert [line for line in NEEDED if line not in told.log_tail] == []
 
 
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize(
+    "unit",
+    ["a+", "/home/x/", "'a ", "a.gguf ", "… ", "<dir>/", '"x', "a1b2", "USER: ", "### Human:",
+     "-rw-r--r-- 1 a ", "[pod/a/", "author: ", "CORP\\a ", "general.a = ", "0x1", "é"],
+)  # fmt: skip
+def test_what_is_shared_takes_linear_time(unit: str) -> None:
+    """A quadratic pattern would run into the test's time limit here."""
+    text = unit * (50_000 // len(unit))
+    base = example_plan()
+    shared(replace(base, model=replace(base.model, name=text, problem=text[:9])), Redactor())
+    told_lines([text], Vocabulary())
+
+
 @pytest.mark.parametrize(
     "document",
     [example_diagnosis(), example_verification(), example_explanation(), example_plan()],

@@ -22,7 +22,10 @@ _TOKEN: Final = pattern(r"""[^\s"'`()\[\]{}<>,;|=]+""")
 _RUN: Final = pattern(r"[A-Za-z0-9]+|[^\x00-\x7f]")
 _PART: Final = pattern(r"\d+|[A-Za-z]+")
 _HEXADECIMAL: Final = pattern(r"(?<![0-9A-Za-z])0x[0-9A-Fa-f]{1,16}(?![0-9A-Za-z])")
-_PLACE: Final = pattern(r"""<dir>(?:/[^\s"'`()<>,;|=:]*)?|(?<![\w./-])[\w.+-]+\.gguf(?![\w-])""")
+_PLACE: Final = pattern(
+    r"""<dir>(?:/[^\s"'`()<>,;|=:]*)?"""
+    r"|(?<![\w.+/-])[\w.+-]++(?:(?<=\.gguf)|(?<=\.gguf\.))"
+)
 _FILE: Final = pattern(
     r"(?:llama-[a-z]+(?:-[a-z]+)?|(?:ggml-)?rpc-server|lib(?:ggml|llama|mtmd|c|cuda|vulkan)[\w.+-]{0,30}"
     r"|[\w-]{1,40}\.(?:c|cc|cpp|cuh?|hpp|h|mm?|metal|comp))\Z"
@@ -92,8 +95,8 @@ class Vocabulary:
 
     def _place(self, found: re.Match[str]) -> str:
         """A file: of the program its name, else what kind it is."""
-        if found[0].endswith(".gguf"):
-            return "MODEL.gguf"
+        if found[0].rstrip(".").endswith(".gguf"):
+            return "MODEL.gguf" + "." * found[0].endswith(".")
         name = found[0].rpartition("/")[2]
         return found[0] if _FILE.match(name) and self.knows(name) else "PATH"
 

@@ -36,7 +36,7 @@ _HEADER_TEXT: Final = pattern(r"(\bgeneral\.[\w.]{1,60}\s{0,40}=\s{0,4})(?![\d.]
 _NAMED: Final = pattern(
     r"(?:architecture: '|invalid argument: |unsupported op '?|op not supported )([\w-]{1,40})"
 )
-"""What a message is about: an architecture, an option, an operation that the build does not know."""
+"""What a message is about: an architecture, an option, an operation that is not known."""
 _TENSOR: Final = pattern(
     r"(?:[a-z]{1,8}\.)?(?:blk\.\d{1,4}\.)?\w{1,40}\.(?:weight|bias|scale)\.?\Z"
 )
