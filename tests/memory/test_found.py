@@ -83,3 +83,16 @@ def test_sizes_are_what_the_engine_printed(case: dict[str, Any]) -> None:
     for component in ("compute", "draft"):
         for device, mib in case[component].items():
             assert planned(found, component, device) >= mib - LINE, component
+
+
+ENDED = [case for case in CASES if case["room"]]
+
+
+@pytest.mark.parametrize("case", ENDED, ids=lambda case: case["name"])
+def test_a_verdict_is_never_the_opposite_of_what_happened(case: dict[str, Any]) -> None:
+    found = plan(case, case["room"])
+    if case["ended"] == "served":
+        assert found.starts is not False
+    else:
+        assert found.starts is not True
+        assert found.fits is not True

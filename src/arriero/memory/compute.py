@@ -158,7 +158,7 @@ class ComputeBound:
         """The largest weights and caches that a device brings from the host to compute with."""
         if not site.on_host:
             return self._sizes.experts if site.experts_on_host else 0
-        head = self._sizes.output if self._outputs > 1 else 0
+        head = self._sizes.output if self._outputs > 1 and not site.output else 0
         return self._sizes.cache + max(self._sizes.block, head)
 
     # parts
