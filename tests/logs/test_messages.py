@@ -61,5 +61,7 @@ def test_messages_mean_what_the_source_says(case: dict[str, Any]) -> None:
         got = [(b.component, b.device, b.bytes) for b in reading.buffers]
         assert got == [(c, d, round(mib * MIB)) for c, d, mib in case["buffers"]]
     assert set(case.get("notices", [])) <= {notice.id for notice in reading.notices}
+    if "restarts" in case:
+        assert [n.count for n in reading.notices if n.id == "restart_loop"] == [case["restarts"]]
     if "n_ctx" in case:
         assert reading.effective.n_ctx == case["n_ctx"]

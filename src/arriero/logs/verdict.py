@@ -210,13 +210,14 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
 
 
 def _of_end(end: Cause) -> Cause:
-    """A start that ended without a word on why."""
-    if "context" in end.text:
-        end.phase = Phase.CONTEXT
-    elif "HTTP" in end.text:
-        end.kind = Kind.ENVIRONMENT
+    """A start that ended without a word on why: a context can fail for many reasons."""
+    if end.rule in ("end_unit", "end_exit"):
+        end.kind = Kind.ENVIRONMENT if "HTTP" in end.text else Kind.CRASH
+    elif "context" in end.text:
+        end.kind, end.phase = Kind.CRASH, Phase.CONTEXT
     else:
         end.kind, end.phase = Kind.MODEL, Phase.LOAD
+    end.component = Component.DRAFT if end.role is Role.DRAFT else None
     end.fatal = True
     return end
 
@@ -265,7 +266,7 @@ def _finish(
         fatal=ended and not outlived,
         line=cause.line,
         text=cause.text,
-        not_this=_not_this(start, cause.kind, component, phase),
+        not_this=() if cause is start.end else _not_this(start, cause, component, phase),
         evidence=Evidence.INFERRED if inferred else Evidence.NAMED,
         cpu=Cpu(needs=start.features) if cause.rule.startswith("illegal") else None,
     )
@@ -363,13 +364,17 @@ def _device(story: Story, cause: Cause) -> str | None:
 
 
 def _not_this(
-    start: Start, kind: Kind, component: Component | None, phase: Phase | None
+    start: Start, cause: Cause, component: Component | None, phase: Phase | None
 ) -> tuple[str, ...]:
     """What the log rules out: allocated before, or not yet asked for."""
+    kind = cause.kind
     out = ["lack of memory"] if kind in _NOT_SHORT else []
     seen = start.seen
     early = (Component.WEIGHTS, Component.KV, Component.RS)
     loaded = phase in (Phase.CONTEXT, *RUNTIME) or bool(seen & set(early))
+    refused = kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
+    # a cache may have another part
+    left = _possible(start, cause) if refused and component is None else frozenset()
     if kind in MEMORY:
         ruled_out = (
             (Component.WEIGHTS, "the weights", loaded),
@@ -381,7 +386,11 @@ def _not_this(
                 Component.COMPUTE in seen or component in early,
             ),
         )
-        out += [words for part, words, holds in ruled_out if holds and part is not component]
+        out += [
+            words
+            for part, words, holds in ruled_out
+            if holds and part is not component and part not in left
+        ]
     if kind is not Kind.MODEL and (kind in MEMORY or loaded):
         out += ["the model file", "the tokenizer"]
     return tuple(out)

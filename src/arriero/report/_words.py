@@ -20,6 +20,7 @@ from arriero.record.documents import (
     Remedy,
     Trial,
 )
+from arriero.report._meanings import meaning
 from arriero.report._text import printable
 
 SHORT: Final = {
@@ -195,7 +196,7 @@ def what_failed(failure: Failure) -> str:
         case Kind.RUNTIME_ALLOCATION:
             return f"memory ran out{device}{during}" + (f": {part}" if part else "")
         case Kind.CACHE_FULL:
-            return f"the KV cache has no free cells left{during}"
+            return meaning(failure.text) or f"the KV cache has no free cells left{during}"
         case Kind.STATE_GROWTH:
             return f"saved state grew beyond its limit{during}: {part or 'host memory'}"
         case Kind.REPROCESSING:
@@ -203,15 +204,17 @@ def what_failed(failure: Failure) -> str:
         case Kind.RPC:
             return f"an RPC worker was lost, unreachable or of another version{during}"
         case Kind.BACKEND:
-            return f"driver or kernel error{device}{during}; it names no memory"
+            told = meaning(failure.text) or f"driver or kernel error{device}"
+            return f"{told}{during}; it names no memory"
         case Kind.CONFIG:
             return "the engine refuses this combination of options"
         case Kind.MODEL:
-            return "the model file cannot be loaded"
+            return meaning(failure.text) or "the model file cannot be loaded"
         case Kind.ENVIRONMENT if failure.cpu is not None:
             return f"the engine was compiled for another CPU: {_for_cpu(failure.cpu)}"
         case Kind.ENVIRONMENT:
-            return f"a port, permission, library or limit of the machine{during}"
+            told = meaning(failure.text) or "a port, permission, library or limit of the machine"
+            return f"{told}{during}"
         case Kind.KILLED:
             return (
                 f"killed from outside{during}, without a message "
@@ -220,7 +223,7 @@ def what_failed(failure: Failure) -> str:
         case Kind.HANG:
             return f"alive, but no progress{during}"
         case Kind.CRASH:
-            return f"crashed{during}; no cause is named"
+            return meaning(failure.text) or f"crashed{during}; no cause is named"
 
 
 def _for_cpu(cpu: Cpu) -> str:
@@ -230,8 +233,10 @@ def _for_cpu(cpu: Cpu) -> str:
     return f"it met an instruction that this one does not have{built}"
 
 
-def failure_short(kind: Kind, component: Component | None) -> str:
-    """A failure in a table cell."""
+def failure_short(kind: Kind, component: Component | None, text: str = "") -> str:
+    """A failure in a table cell; ``text`` is its line."""
+    if kind is Kind.CACHE_FULL and meaning(text):
+        return "request too long"
     part = SHORT[component] if component else ""
     return {
         Kind.ALLOCATION: part or "allocation",
@@ -251,7 +256,7 @@ def remark(trial: Trial) -> str:
         return f"invalid: {printable(trial.why_invalid or 'reason unknown')}"
     failure, parts = trial.failure, []
     if failure is not None:
-        parts.append(failure_short(failure.kind, failure.component))
+        parts.append(failure_short(failure.kind, failure.component, failure.text))
         if failure.evidence is Evidence.INFERRED:
             parts.append("inferred")
     elif trial.outcome.value == "failed":

@@ -443,12 +443,13 @@ def _plan_notes(doc: Plan) -> Iterable[str]:
 
 
 def _sentence(failure: Failure) -> str:
-    if failure.evidence is Evidence.NAMED:
-        return say.what_failed(failure)
+    said = say.what_failed(failure)
+    if failure.evidence is Evidence.NAMED or "does not say why" in said:
+        return said
     refused = failure.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT)
     if refused and failure.component is None:
-        return f"{say.what_failed(failure)} (the log lacks the line that says what it was for)"
-    return f"{say.what_failed(failure)} (inferred: the log lacks the cause line)"
+        return f"{said} (the log lacks the line that says what it was for)"
+    return f"{said} (inferred: the log lacks the cause line)"
 
 
 def _details(
@@ -461,7 +462,7 @@ def _details(
     if not failure.fatal:
         details.append("The process went on.")
     same = [
-        say.failure_short(other.kind, other.component)
+        say.failure_short(other.kind, other.component, other.text)
         + (f" {say.DURING[other.phase]}" if other.phase else "")
         + f" (line {other.line})"
         for other in secondary
@@ -629,7 +630,7 @@ def _other_failures(flag: str, edge: Boundary, doc: Diagnosis) -> list[str]:
             continue
         failure = trial.failure
         if trial.outcome is TrialOutcome.FAILED and (failure.kind, failure.component) != named:
-            name = say.failure_short(failure.kind, failure.component)
+            name = say.failure_short(failure.kind, failure.component, failure.text)
             smallest[name] = min(value, smallest.get(name, value))
     return [f"{name} from {value}" for name, value in smallest.items()]
 
