@@ -79,7 +79,7 @@ class Place:
         *words: Word,
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = b"",
-        timeout: float = 120.0,
+        timeout: float = 600.0,
         through: Sequence[str] = (),
     ) -> Said:
         """Run ``arriero`` here; whatever it did, there is no traceback and nothing left over."""

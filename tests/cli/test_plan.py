@@ -197,7 +197,7 @@ def test_a_reader_that_has_gone_changes_nothing(place: Place, model: Path) -> No
     done = subprocess.run(
         [*ARRIERO, "plan", str(model), "--assume-build", "10434", "--json"],
         env=place.environment(), cwd=place.root, stdout=writer, stderr=subprocess.PIPE,
-        timeout=120, check=False,
+        timeout=600, check=False,
     )  # fmt: skip
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
