@@ -128,9 +128,9 @@ def test_llama_swap() -> None:
 def test_preset() -> None:
     small, oss = read("models.ini")
     assert text(small) == (
-        "llama-server -ngl 99 --jinja --model /models/s.gguf --ctx-size 4096 --no-mmap"
+        "llama-server -ngl 99 --jinja --cache-ram 0 --model /models/s.gguf --ctx-size 4096"
+        " --no-mmap"
     )
-    assert small.env == {"LLAMA_ARG_CACHE_RAM": "0"}
     assert (line_of(small, "-ngl"), line_of(small, "--no-mmap")) == (4, 11)
     command = parse_command(oss.words, builtin_flags(), {})
     assert (oss.name, command.number("-ngl")) == ("ggml-org/gpt-oss-20b-GGUF:Q4", 20)

@@ -11,6 +11,7 @@ from typing import Any
 from arriero.base.errors import ArrieroError
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.command.flags import KNOWN
+from arriero.command.place import Around, Mark, Place
 from arriero.engine import ListedDevice, parse_devices
 from arriero.engine.devices import Refusal
 from arriero.gguf import Shape, read_header, write_model
@@ -93,6 +94,7 @@ def facts(
     refused: dict[str, Refusal] | None = None,
     lacking: Misfit | None = None,
     unified: str | None = None,
+    around: dict[str, Any] | None = None,
 ) -> Facts:
     """The facts about ``llama-server`` with these words, the model's file put for MODEL.
 
@@ -126,6 +128,7 @@ def facts(
         refused=refused or {},
         misfit=lacking,
         planner=planner,
+        around=_around(around or {}),
         own=build in KNOWN,
     )
 
@@ -150,4 +153,14 @@ def facts_of_case(case: dict[str, Any], models: Models) -> Facts:
         unified=case.get("unified"),
         refused={name: Refusal(**how) for name, how in case.get("refused", {}).items()},
         lacking=unfit(case.get("compiled"), frozenset(case.get("cpu", ()))),
+        around=case.get("around"),
+    )
+
+
+def _around(given: dict[str, Any]) -> Around:
+    return Around(
+        place=Place(**given["place"]) if "place" in given else None,
+        doubt=given.get("doubt", ""),
+        marks=tuple(Mark(**mark) for mark in given.get("marks", ())),
+        published=tuple(given["published"]) if "published" in given else None,
     )

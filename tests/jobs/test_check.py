@@ -252,12 +252,12 @@ def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "typed",
     [
-        "ssh host llama-server -m x",
+        "ssh host ls",
         "docker ps",
         "docker run alpine echo hello",
-        "python -m serve llama-server -m x",
+        "python -m serve x",
         "bash -c 'llama-server -m x; llama-server -m y'",
-        "watch llama-server -m x",
+        "watch ls",
         "sudo",
     ],
 )

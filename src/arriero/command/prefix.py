@@ -185,6 +185,7 @@ def _skip_options(
             raise UsageError(
                 f"cannot look through `{name} {word}`",
                 hint=f"give the command without `{name}`, or without that option",
+                id="wrapper-refused",
             )
         if name == "env":
             if option in ("-u", "--unset"):

@@ -53,10 +53,10 @@ def respelled(
     quoted = _without_secrets(command, asked)
     if written is None:
         return tuple(quoted), _notes((), asked)
-    if not written.source:
+    places = written.places
+    if not written.source or any(at is not None and at >= len(places) for at in command.origins):
         note = f"{written.path} has no line of words: this one is for a shell"
         return tuple(quoted), _notes((note,), asked)
-    places = written.places
     again = _Again(
         frozenset(places), lambda text: scrub(_masked(text, command.secrets())),
         written.dialect, dict(zip(places, written.words, strict=True)), asked,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component, Method
+from arriero.command.place import Around
 from arriero.gotchas.model import MissingError, apply_edit
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Facts:
     """The header of ``--mmproj``."""
     planner: Planner = field(default=lambda _: None, repr=False)
     """The plan of a command by formulas alone: no dry run, no start."""
+    around: Around = field(default_factory=Around)
+    """What a file or a wrapper tells besides the command's words."""
     own: bool = False
     """Whether the command's flags are those of this very build, not of the nearest one known."""
 
@@ -117,8 +120,16 @@ class Facts:
         return cache_tensors(self.hparams, request, self.build)
 
     @property
+    def elsewhere(self) -> str | None:
+        """Why flags and rules of the engine at hand may not be those of the one that will run."""
+        place = self.around.place
+        return place.why if place and not place.devices and not self.own else None
+
+    @property
     def devices(self) -> tuple[ListedDevice, ...]:
         if self.devices_or_none is None:
+            if self.around.place is not None:
+                raise MissingError(f"the devices, not known here: {self.around.place.why}")
             raise MissingError("the devices: there is no engine here to list them")
         return self.devices_or_none
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from arriero.base.errors import UsageError
+from arriero.base.errors import ArrieroError, UsageError
 from arriero.command import Command
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import Applies, Found, MissingError, Severity
@@ -19,6 +20,8 @@ ROUNDS: Final = 12
 """Times that a repaired command is checked again; an edit that needs more goes round in circles."""
 _WORDS: Final = "flags"
 """The bundle about the words of a command: a misread one would mislead all other rules."""
+_ANY_ENGINE: Final = frozenset(["files", "serving"])
+"""Bundles about what no engine's build or device decides."""
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -29,12 +32,13 @@ class Matched(msgspec.Struct, frozen=True):
     unchecked: tuple[Unchecked, ...]
 
 
-Locate = Callable[[str | None], str | None]
+Locate = Callable[[str | int | None], str | None]
+"""``file:line`` of a flag, of a line, or of the command."""
 Said = Callable[[str], Sequence[GotchaVerdict]]
 """The verdicts on a gotcha by its id; asked only about one that is found."""
 
 
-def _nowhere(_: str | None) -> str | None:
+def _nowhere(_: str | int | None) -> str | None:
     return None
 
 
@@ -60,11 +64,33 @@ def match(
         try:
             for found in entry.detect(facts):
                 standing = Standing(tuple(said(entry.id)))
-                findings.append(_finding(entry, found, facts, standing, locate(found.flag)))
+                found = _doubted(entry, found, facts)
+                at = locate(found.line or found.flag)
+                findings.append(_finding(entry, found, facts, standing, at))
         except MissingError as error:
             unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.what))
+        except ArrieroError as error:  # another rule says what is wrong with the command
+            unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.message))
     findings.sort(key=lambda f: (_RANK[f.severity], f.applies != "yes"))
     return Matched(tuple(findings), tuple(unchecked))
+
+
+def _doubted(entry: Entry, found: Found, facts: Facts) -> Found:
+    """A finding that another engine may not bear out is a doubt, and no reason to change a word."""
+    missing: list[str] = []
+    if facts.around.doubt:
+        missing.append(facts.around.doubt)
+    elsewhere = facts.elsewhere if entry.bundle not in _ANY_ENGINE else None
+    if elsewhere is not None:
+        missing.append(f"the engine that will run it: {elsewhere}")
+    if not missing:
+        return found
+    return replace(
+        found,
+        applies=Applies.MAYBE,
+        missing=tuple(dict.fromkeys((*(found.missing if not elsewhere else ()), *missing))),
+        edit=() if elsewhere else found.edit,
+    )
 
 
 def _finding(

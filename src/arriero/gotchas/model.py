@@ -140,8 +140,8 @@ class Found:
     """A rule's finding: this gotcha strikes this command.
 
     ``because`` is the evidence in one line: the flag, the key of the header, the device's figure.
-    ``flag`` is where to point in a file. ``severity`` replaces the gotcha's own where the same
-    gotcha is milder in this case; a ``maybe`` is never an error.
+    ``flag`` is where to point in a file, or ``line``. ``severity`` replaces the gotcha's own where
+    the same gotcha is milder in this case; a ``maybe`` is never an error.
     """
 
     because: str
@@ -149,6 +149,7 @@ class Found:
     missing: tuple[str, ...] = ()
     edit: tuple[Edit, ...] = ()
     flag: str | None = None
+    line: int | None = None
     severity: Severity | None = None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
+from arriero.command.place import Around, Place, fork_by_flags, fork_by_name, is_server
 from arriero.command.spelling import respelled
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
@@ -68,11 +69,18 @@ class _Source:
         own = self.environ if self.may_run else visibility(self.environ)
         return {**os.environ, **own}
 
-    def locate(self, command: Command, flag: str | None) -> str | None:
-        """``file:line`` of the last use of a flag, or of the command."""
+    @property
+    def around(self) -> Around:
+        """What a file or a wrapper tells about it."""
+        return self.written.around if self.written is not None else Around()
+
+    def locate(self, command: Command, flag: str | int | None) -> str | None:
+        """``file:line`` of the last use of a flag, of a line, or of the command."""
         if self.written is None or not self.written.path:
             return None
         line = self.written.line
+        if isinstance(flag, int):
+            return f"{self.written.path}:{flag}"
         wanted = command.flags.get(flag) if flag else None
         for item in command.items:
             if item.name == flag or (wanted is not None and item.flag is wanted):
@@ -98,7 +106,11 @@ def check_command(
         raise UsageError("no llama-server command to check", id="no-command")
     checking = _Checking(options, cwd or Path.cwd())
     try:
-        return checking.check(_Source(words, environ))
+        source = _Source(words, environ)
+        program = parse_command(words, builtin_flags(), environ).program
+        if not is_server(program) and (behind := _behind(words)) is not None:
+            source = behind
+        return checking.check(source)
     except UsageError as error:
         behind = _behind(words) if error.id == "wrapper-refused" else None
         if behind is None:
@@ -154,12 +166,21 @@ class _Checking:
 
     def check(self, source: _Source) -> Check:
         notes = list(source.notes)
-        flags = builtin_flags(self.options.assume_build)
-        command = parse_command(source.words, flags, source.environ)
-        engine = self._engine(command, source, notes)
+        build = self.options.assume_build
+        command = parse_command(source.words, builtin_flags(build), source.environ)
+        around = self._around(command, source)
+        place = around.place
+        if build is None and place is not None:
+            build = place.build
+            command = command.with_flags(builtin_flags(build))
+        engine = None
+        if place is None or place.devices:
+            engine = self._engine(command, source, notes)
+        else:
+            notes.append(f"the engine is not the one at hand: {place.why}")
         if engine is not None:
             command = command.with_flags(engine.flags)
-        facts = self._facts(command, engine, source, notes)
+        facts = self._facts(command, engine, source, notes, around, build)
         found = match(
             facts, self.rules, self.said,
             locate=lambda flag: source.locate(command, flag),
@@ -184,6 +205,49 @@ class _Checking:
         )
         # Each text is scrubbed already, and "$KEY" behind --api-key tells no key.
         return msgspec.structs.replace(check, spelled=spelled, spelled_otherwise=otherwise)
+
+    def _around(self, command: Command, source: _Source) -> Around:
+        """What is told about the command, and its place if that is not the engine at hand."""
+        around = source.around
+        if self.options.engine is not None or self.options.assume_build is not None:
+            # The engine is what the user says; whose devices it will meet stays open.
+            place = around.place and replace(around.place, devices=True, build=None)
+            return replace(around, place=place if self.options.engine is None else None)
+        if around.place is not None:
+            return around
+        return replace(around, place=self._place(command, source))
+
+    def _place(self, command: Command, source: _Source) -> Place | None:
+        fork = fork_by_name(command.program)
+        if fork is not None:
+            return Place(f"{command.program} is {fork}", fork=fork)
+        told = fork_by_flags(item.name for item in command.unknown)
+        if told is not None:
+            return Place(f"{told[1]} is an option of {told[0]}", fork=told[0])
+        if source.written is None or not source.written.path:
+            return None
+        program = command.program
+        if any(mark in program for mark in "/\\") and not self._is_at_hand(
+            program, command, source
+        ):
+            here = (self.cwd / program).is_file()
+            why = "is not started to ask it, since a file names it" if here else "is not here"
+            return Place(f"{program} {why}")
+        if program.startswith("$"):
+            return Place(f"{program} is left to others to fill in")
+        model = command.model_path()
+        if model is not None and (self.cwd / Path(model).expanduser()).is_file():
+            return None  # the file is for this machine
+        name = Path(source.written.path).name
+        return Place(f"nothing tells that {name} is for this machine", devices=True)
+
+    def _is_at_hand(self, program: str, command: Command, source: _Source) -> bool:
+        """Whether a path in a file is that of the engine that would be asked anyway."""
+        engine = self._engine(command, source, [])
+        try:
+            return engine is not None and engine.path.samefile(self.cwd / program)
+        except OSError:
+            return False
 
     def _engine(self, command: Command, source: _Source, notes: list[str]) -> Engine | None:
         if self.options.assume_build is not None:
@@ -210,13 +274,22 @@ class _Checking:
         return None
 
     def _facts(
-        self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
+        self,
+        command: Command,
+        engine: Engine | None,
+        source: _Source,
+        notes: list[str],
+        around: Around,
+        build: int | None,
     ) -> Facts:
         header = self._header(command, notes)
         projector = self._beside(command.value("--mmproj"), notes)
-        devices, refused = self._devices(command, engine, source, notes)
-        held = self._pools(header, devices)
-        build = engine.build if engine is not None else self.options.assume_build
+        devices: tuple[ListedDevice, ...] | None = None
+        refused: Mapping[str, Refusal] = {}
+        if around.place is None:
+            devices, refused = self._devices(command, engine, source, notes)
+        held = self._pools(header, devices, around)
+        build = engine.build if engine is not None else build
 
         def planner(changed: Command) -> Plan | None:
             if header is None:
@@ -242,6 +315,7 @@ class _Checking:
             refused=refused,
             misfit=self._misfit(command, engine, source),
             planner=planner,
+            around=around,
             own=engine is not None or build in KNOWN,
         )
 
@@ -254,11 +328,11 @@ class _Checking:
         return misfit_of(engine, command)
 
     def _pools(
-        self, header: Header | None, devices: Sequence[ListedDevice] | None
+        self, header: Header | None, devices: Sequence[ListedDevice] | None, around: Around
     ) -> tuple[Pool, ...]:
         if self.options.budget is not None:
             return self.options.budget
-        if header is None and not devices:
+        if around.place is not None or (header is None and not devices):
             return ()  # without a plan, what the host has is of no use
         from arriero.machine import pools
 

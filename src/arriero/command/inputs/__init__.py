@@ -14,19 +14,39 @@ from typing import Final
 
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.command.flags import FlagTable, normalise
-from arriero.command.inputs import argv, dockerfile, preset, shell, systemd, yamlfile
+from arriero.command.inputs import dockerfile, preset, shell, systemd
 from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open
+
+
+def _yaml(text: str, path: str) -> tuple[Written, ...]:
+    from arriero.command.inputs import yamlfile  # late: most commands are in no YAML
+
+    return yamlfile.read(text, path)
+
+
+def _json(text: str, path: str) -> tuple[Written, ...]:
+    from arriero.command.inputs import argv
+
+    return argv.read(text, path)
+
 
 _SUFFIXES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
     ".service": systemd.read,
     ".container": systemd.read,
     ".dockerfile": dockerfile.read,
     ".containerfile": dockerfile.read,
-    ".json": argv.read,
+    ".json": _json,
     ".ini": preset.read,
-    ".yml": yamlfile.read,
-    ".yaml": yamlfile.read,
+    ".yml": _yaml,
+    ".yaml": _yaml,
 }
+
+
+_PRESET: Final = re.compile(
+    r"^\[[^\]\n\"']+\][ \t]*$\n(?:[ \t]*(?:[;#].*)?\n)*"
+    r"[ \t]*(?:m|model|hf|hf-repo|ctx-size)[ \t]*=",
+    re.MULTILINE,
+)
 
 
 def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
@@ -43,9 +63,11 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
         NotFoundError: There is no such file.
         UsageError: It cannot be read, is too large or nested too deep, or holds no command.
     """
-    text = _text(path)
+    raw = _text(path)
+    text = raw.removeprefix("\ufeff").replace("\r\n", "\n")
     form = _SUFFIXES.get(path.suffix.lower()) or _by_name(path) or _by_text(text)
-    found = form(text, str(path))
+    # A byte order mark and the ends of lines mean something to the engine's own form alone.
+    found = form(raw if form is preset.read else text, str(path))
     if not found:
         raise UsageError(
             f"no llama-server command in {path}",
@@ -88,7 +110,7 @@ def _text(path: Path) -> str:
         )
     if b"\0" in data:
         raise UsageError(f"{path} is not a text file", hint="is it a file of commands?")
-    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+    return data.decode("utf-8", "replace")
 
 
 def _by_name(path: Path) -> Callable[[str, str], tuple[Written, ...]] | None:
@@ -101,8 +123,10 @@ def _by_text(text: str) -> Callable[[str, str], tuple[Written, ...]]:
     first = next((line for line in map(str.strip, text.splitlines()) if line), "")
     if first.startswith("[") and re.search(r"^\s*(?:ExecStart|Image)\s*=", text, re.MULTILINE):
         return systemd.read
+    if _PRESET.search(text):
+        return preset.read
     if first.startswith(("[", "{")) and re.search(r'[\[{]\s*["\[{]', text):
-        return argv.read
+        return _json
     return shell.read
 
 

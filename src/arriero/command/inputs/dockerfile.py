@@ -11,10 +11,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
 from arriero.command.inputs.model import Spelling, Written, is_image, is_server
+from arriero.command.place import Around, of_image
 
 _INSTRUCTION: Final = re.compile(r"\s*([A-Za-z]+)\s+(.*)\Z", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
@@ -24,6 +26,13 @@ _Words = list[tuple[str, int]]
 
 def read(text: str, path: str) -> tuple[Written, ...]:
     """The llama-server command of the image that the file makes; none if it starts another."""
+    image, found = _started(text, path)
+    around = Around(place=of_image(image or "no name"), published=())
+    return tuple(replace(one, around=around) for one in found)
+
+
+def _started(text: str, path: str) -> tuple[str, tuple[Written, ...]]:
+    """The image that the last stage is built on, and what it starts."""
     env: dict[str, str] = {}
     arguments: dict[str, str] = {}
     image, line = "", 1
@@ -45,20 +54,20 @@ def read(text: str, path: str) -> tuple[Written, ...]:
             case "CMD":
                 given, where[1] = _command(value, number), number
     if isinstance(entry, str):  # a shell's line is given nothing
-        return shell.read(entry, path, where[0])
+        return image, shell.read(entry, path, where[0])
     if isinstance(given, str):
-        return shell.read(given, path, where[1]) if not entry else ()
+        return image, shell.read(given, path, where[1]) if not entry else ()
     if entry and _SHELL.match(entry[0][0]):
         script = next((word for word in entry[1:] if not word[0].startswith("-")), ("", 1))
-        return shell.read(script[0], path, script[1])
+        return image, shell.read(script[0], path, script[1])
     words = [*entry, *given]
     if not (words and is_server(words[0][0])):
         if entry or not is_image(image):
-            return ()
+            return image, ()
         words = [("llama-server", words[0][1] if words else line), *words]
     texts = tuple(word for word, _ in words)
     lines = tuple(number for _, number in words)
-    return (
+    return image, (
         Written(
             words=texts, path=path, line=lines[0], lines=lines, env=env,
             source=tuple(Spelling(shlex.quote(one)) for one in texts),

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
 from arriero.command.inputs.model import DEEPEST, Spelling, Written, is_image, is_server, too_large
 from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
+from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
 
 _HOLDERS: Final = ("initContainers", "containers")
@@ -49,10 +51,11 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
     env = _environment(container, notes)
     entry = _words(container.get("command"), env)
     words = [*entry, *_words(container.get("args"), env)]
-    if entry and base_name(entry[0][0]) in _SHELLS:
-        yield from _by_a_shell(words, path)
-        return
     image = container.get("image")
+    around = Around(place=of_image(scalar(image) or "no name"), published=())
+    if entry and base_name(entry[0][0]) in _SHELLS:
+        yield from (replace(one, around=around) for one in _by_a_shell(words, path))
+        return
     if not (words and is_server(words[0][0])):
         if entry or image is None or not is_image(scalar(image) or ""):
             return
@@ -62,7 +65,7 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
         words=texts, path=path, line=lines[0], lines=lines, env=env,
         name=scalar(container.get("name")) or "", notes=tuple(notes),
         source=tuple(Spelling(_spelled(text)) for text in texts), places=tuple(range(len(texts))),
-        unkept=("the words of a list are printed as one line",), contained=True,
+        unkept=("the words of a list are printed as one line",), contained=True, around=around,
     )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Final
 
 from arriero.base.errors import UsageError
+from arriero.command.place import Around
+from arriero.command.place import is_server as is_server
 
 LARGEST: Final = 1 << 18
 """Bytes of a file that holds commands."""
@@ -18,7 +20,6 @@ MOST_WORDS: Final = 4096
 MOST_COMMANDS: Final = 256
 LONGEST_WORD: Final = 1 << 16
 
-_SERVER: Final = re.compile(r"llama[-_.]?(?:cpp[-_.]?)?server", re.IGNORECASE)
 _IMAGE: Final = re.compile(r"llama[-_.]?cpp|llama-server", re.IGNORECASE)
 _OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`")
 
@@ -74,6 +75,7 @@ class Written:
     contained: bool = False
     """Whether a container's image stands for the program."""
     dialect: Dialect = Dialect.WORDS
+    around: Around = field(default_factory=Around)
 
     def picked(self, at: Sequence[int], notes: Sequence[str]) -> Written:
         """The same with only the words at these positions."""
@@ -84,11 +86,6 @@ class Written:
             places=tuple(self.places[i] for i in at) if self.places else (),
             notes=tuple(dict.fromkeys(notes)),
         )
-
-
-def is_server(word: str) -> bool:
-    """Whether a word names llama-server: a path, or a variable called after it."""
-    return _SERVER.search(word.rstrip("/").rpartition("/")[2] or word) is not None
 
 
 def is_image(word: str) -> bool:

@@ -13,7 +13,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from arriero.command.inputs.model import (
     DEEPEST,
@@ -27,31 +27,22 @@ from arriero.command.inputs.model import (
     is_server,
     too_large,
 )
-from arriero.command.prefix import base_name
+from arriero.command.inputs.starting import Filled, behind, holds
+from arriero.command.place import Around, Mark
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.DOTALL)
 _NAMED: Final = re.compile(r"\$(?:\{[A-Za-z_]|[A-Za-z_])")
 _KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
-_BEFORE: Final = re.compile(r"command|eval")
-_STARTING: Final = re.compile(
-    r"exec|nohup|sudo|doas|time|setsid|systemd-run|su|(ba|da|z)?sh|tmux|screen"
-)
-"""What starts the rest of its words, or one word with a command in it."""
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
-_CONTAINERS: Final = re.compile(r"docker|podman|nerdctl")
-_NO_IMAGE: Final = frozenset(
-    ["--name", "-v", "--volume", "--mount", "-w", "--workdir", "--network", "--hostname", "-h"]
-)
-"""Options of ``docker run`` whose values may look like an image's name."""
-_VARIABLE_OPTION: Final = re.compile(r"--env=|-e(?=.)")
 _INSIDE: Final = (
     "paths are those inside the container: they are looked for here as they are written"
 )
 _MORE: Final = re.compile(r"([;&|()]{1,2})[ \t]*+(?![\s#;&|()]|\Z|fi\b|done\b|esac\b)")
+_TRAILING: Final = re.compile(r"\\[ \t\r]*")
+_ENDS_IN_BLANK: Final = re.compile(r"\\[ \t]+\r?\Z")
 _ONE_QUOTED: Final = re.compile(r"""'[^']*'|"[^"\\`]*\"""")
-_WRAPPERS: Final = re.compile(r"env|numactl|taskset|nice|ionice|chrt|stdbuf")
 
 
 @dataclass(frozen=True)
@@ -96,6 +87,8 @@ class _Script:
     commands: list[list[_Word]] = field(default_factory=list)
     assigned: _Assigned = field(default_factory=dict)
     """Name → the words of each assignment; an array has several."""
+    cuts: dict[int, Mark] = field(default_factory=dict)
+    """Identity of a command's words → the lines that were meant to belong to it and do not."""
 
 
 def read(
@@ -115,13 +108,47 @@ def read(
     """
     script = _Script(assigned=dict(assigned or {}))
     lexer = _Lexer(text, path, first_line, plain)
+    before: list[_Word] = []
     for words in lexer.commands():
-        _sort(words, script)
+        trailing = words[-1] if words and _TRAILING.fullmatch(words[-1].text) else None
+        if trailing is not None:
+            words.pop()
+        if words and words[0].text.startswith("-") and before and before[-1].line < words[0].line:
+            _mend(before, words, script, text.split("\n"), first_line)
+        elif words:
+            _sort(words, script)
+            before = words
     found = tuple(w for words in script.commands for w in _written(words, script, path))
     if lexer.unclosed is None:
         return found
     note = f"line {lexer.unclosed}: a quote is not closed, and all that follows is within it"
     return tuple(replace(written, notes=(*written.notes, note)) for written in found)
+
+
+def _mend(
+    before: list[_Word], words: list[_Word], script: _Script, lines: list[str], first: int
+) -> None:
+    """Lines that begin with a flag go to the command above them, where they were meant to be."""
+    at, start, end = before[-1].line, words[0].line, words[-1].line
+    known = script.cuts.get(id(before))
+    above = lines[at - first : start - first]
+    blank = next((i for i, line in enumerate(above) if _ENDS_IN_BLANK.search(line)), None)
+    note = next((i for i, line in enumerate(above) if line.lstrip().startswith("#")), None)
+    if known is not None:
+        text = re.sub(r"\Alines? \d+(?: to \d+)?", f"lines {known.line} to {end}", known.text)
+        text = text.replace("begins", "begin").replace("belongs", "belong")
+        script.cuts[id(before)] = Mark("cut", known.line, text)
+    else:
+        which = f"line {start}" if start == end else f"lines {start} to {end}"
+        one = "s" if start == end else ""
+        why = f"a backslash is missing at the end of line {at}"
+        if blank is not None:
+            why = f"the backslash at the end of line {at + blank} has a space behind it"
+        elif note is not None:
+            why = f"the comment in line {at + note} ends it"
+        text = f"{which} begin{one} with a flag and belong{one} to no command: {why}"
+        script.cuts[id(before)] = Mark("cut", start, text)
+    before += words
 
 
 def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
@@ -411,74 +438,55 @@ class _Filling:
             self.open.pop()
 
 
-class _Filled(NamedTuple):
-    text: str
-    line: int
-    place: int
-    """Its number among all words of the line."""
-
-
 def _count(source: Sequence[Spelling]) -> int:
     return sum(spelling.count for spelling in source)
 
 
 def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written]:
+    cut = script.cuts.get(id(words))
     while words and _KEYWORD.fullmatch(words[0].text):
         words = words[1:]
     if not any(_may_be_server(word, script) for word in words):
         return
     filling = _Filling(script, path)
-    filled: list[_Filled] = []
+    filled: list[Filled] = []
     source: list[Spelling] = []
     homes: list[_Word] = []
     for word in words:
         pairs, spelling = filling.words(word)
-        filled += [_Filled(*pair, len(filled) + i) for i, pair in enumerate(pairs)]
+        filled += [Filled(*pair, len(filled) + i) for i, pair in enumerate(pairs)]
         homes += [word] * len(pairs)
         source += [spelling, *word.after]
-    env: dict[str, str] = {}
-    container = next((i for i, one in enumerate(filled[:3]) if _is(_CONTAINERS, one.text)), None)
-    if container is not None:
-        filled, env = _in_container(filled[container:])
+    found = behind(filled)
+    if found is None:
+        return
+    if found.around.published is not None:
         filling.notes.append(_INSIDE)
-    starts = next((i for i, one in enumerate(filled) if _is(_STARTING, one.text)), len(filled))
-    servers = (
-        i
-        for i, one in enumerate(filled)
-        if is_server(one.text) or (i > starts and _holds(one.text))
-    )
-    at = next(servers, None)
-    if at is None:
+    around = replace(found.around, marks=(cut,) if cut else ())
+    if found.quoted is not None:  # bash -c "llama-server …"
+        text, line, place = found.quoted
+        for written in _in_quotes(homes[place], text, script, path, line):
+            yield replace(written, around=_both(around, written.around))
         return
-    text, line, place = filled[at]
-    if starts < at and " " in text:  # bash -c "llama-server …"
-        yield from _in_quotes(homes[place], text, script, path, line)
-        return
-    before = filled[:at]
-    if starts < at:  # its own options go
-        rest = filled[starts + 1 : at]
-        own = next((i for i, one in enumerate(rest) if _is_kept(one.text)), len(rest))
-        before = [*filled[:starts], *rest[own:]]
-    before = [one for one in before if not _is(_BEFORE, one.text)]
-    if not _leads(before):
-        return
-    filled, at = [*before, *filled[at:]], len(before)
+    filled = [*found.before, *found.words]
     if len(filled) > MOST_WORDS:
         raise too_large(path, f"a command of more than {MOST_WORDS} words")
     texts, lines, places = zip(*filled, strict=True)
+    at = len(found.before)
     yield Written(
         words=texts,
         path=path,
         line=lines[at],
         lines=lines,
-        env=env,
+        env=found.env,
         notes=tuple(dict.fromkeys(filling.notes)),
         program=at,
         source=tuple(source),
         places=places,
-        contained=container is not None,
+        contained=found.contained,
         dialect=Dialect.SHELL,
         unkept=_left_out(words),
+        around=around,
     )
 
 
@@ -487,9 +495,14 @@ def _left_out(words: Sequence[_Word]) -> tuple[str, ...]:
     return (f"what follows {follows} is another command: it is not printed",) if follows else ()
 
 
-def _holds(text: str) -> bool:
-    """Whether a text of several words names a server among them."""
-    return " " in text and any(map(is_server, text.split()))
+def _both(outer: Around, inner: Around) -> Around:
+    """What is told about the command in quotes and about what starts it."""
+    return Around(
+        place=inner.place or outer.place,
+        doubt=inner.doubt or outer.doubt,
+        marks=(*outer.marks, *inner.marks),
+        published=inner.published if inner.published is not None else outer.published,
+    )
 
 
 def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) -> Iterator[Written]:
@@ -509,48 +522,11 @@ def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) ->
         )
 
 
-def _is_kept(word: str) -> bool:
-    return _is(_WRAPPERS, word) or _ASSIGNED.match(word) is not None
-
-
-def _is(names: re.Pattern[str], word: str) -> bool:
-    return names.fullmatch(base_name(word)) is not None
-
-
 def _may_be_server(word: _Word, script: _Script) -> bool:
     """Whether it names a server or an image, or a variable that the script sets to one."""
     text = word.literal()
-    if is_server(text) or is_image(text) or _holds(text):
+    if is_server(text) or is_image(text) or holds(text):
         return True
     names = [part.name for part in word.parts if isinstance(part, _Variable)]
     values = (w for name in names for one in script.assigned.get(name, []) for w in one)
     return any(is_server(v.literal()) or is_image(v.literal()) for v in values)
-
-
-def _leads(before: list[_Filled]) -> bool:
-    """Whether these words can stand before the program: not ``echo``, not ``pkill``."""
-    rest = [one.text for one in before if not _ASSIGNED.match(one.text)]
-    return not rest or _is(_WRAPPERS, rest[0])
-
-
-def _in_container(
-    words: list[_Filled],
-) -> tuple[list[_Filled], dict[str, str]]:
-    """``docker run … IMAGE args`` → the image's server with its arguments, and ``-e`` variables."""
-    env: dict[str, str] = {}
-    at = next((i for i, one in enumerate(words) if one.text == "run"), None)
-    if at is None:
-        return [], env
-    for i in range(at + 1, len(words)):
-        text, line, place = words[i]
-        previous = words[i - 1].text
-        glued = _VARIABLE_OPTION.match(text)
-        if previous in ("-e", "--env") or glued:
-            name, equals, value = text[glued.end() if glued else 0 :].partition("=")
-            if equals:
-                env[name] = value
-        elif is_image(text) and previous not in _NO_IMAGE:
-            rest = words[i + 1 :]
-            inside = rest and (is_server(rest[0].text) or rest[0].text in ("--server", "-s"))
-            return [_Filled("llama-server", line, place), *(rest[1:] if inside else rest)], env
-    return [], env

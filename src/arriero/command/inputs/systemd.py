@@ -23,6 +23,7 @@ from arriero.command.inputs.model import (
     is_server,
     too_large,
 )
+from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
 
 _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
@@ -54,6 +55,7 @@ def _contained(text: str, path: str) -> Iterator[Written]:
     env: dict[str, str] = {}
     notes: list[str] = []
     image = entry = ""
+    ports: list[str] = []
     given: tuple[str, list[int]] = ("", [])
     for key, value, spots in _settings(text, "[Container]"):
         match key:
@@ -64,6 +66,10 @@ def _contained(text: str, path: str) -> Iterator[Written]:
                 entry = value
             case "Exec":
                 given = (value, spots)
+            case "PublishPort":
+                ports.append(value)
+            case "Network" if value == "host":
+                ports.append(value)
             case "Environment":
                 env |= dict(word.partition("=")[::2] for word in _split(value))
             case "EnvironmentFile":
@@ -84,6 +90,7 @@ def _contained(text: str, path: str) -> Iterator[Written]:
         words=tuple(words), path=path, line=lines[0], lines=tuple(lines), env=env,
         notes=tuple(notes), source=tuple(source), places=tuple(range(len(words))), contained=True,
         dialect=Dialect.SYSTEMD,
+        around=Around(place=of_image(image or "no name"), published=tuple(ports)),
     )  # fmt: skip
 
 

@@ -30,7 +30,10 @@ from arriero.command.inputs.tree import (
     scalar,
     strings,
 )
+from arriero.command.place import Around, Place, of_image
+from arriero.command.prefix import base_name
 
+_SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "ash"])
 _MACRO: Final = re.compile(r"\$\{([\w.-]+)\}")
 _PLAIN: Final = re.compile(r"[\w@%+=:,./${}-]+")
 _FIRST_PORT: Final = "5800"
@@ -77,6 +80,10 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     words = _command(members.get("command"), path, notes)
     image = scalar(members.get("image")) or ""
     line = node.start_mark.line + 1
+    place = of_image(image) if image else Place("it is in an image that is built for it")
+    around = Around(place=place, published=_published(members))
+    if inner := _through_a_shell([*entry, *words], path):
+        return [replace(one, name=name, around=around) for one in inner]
     if entry and is_server(entry[0][0]):
         words = [*entry, *words]
     elif not (words and is_server(words[0][0])):
@@ -95,8 +102,37 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
             notes=tuple(dict.fromkeys(notes)), source=source, places=tuple(range(len(words))),
             dialect=Dialect.COMPOSE,
             unkept=("the words of a list are printed as one line",) if listed else (),
+            around=around,
         )
     ]  # fmt: skip
+
+
+def _through_a_shell(words: list[_Word], path: str) -> tuple[Written, ...]:
+    """The command in ``sh -c "…"``."""
+    if not words or base_name(words[0][0]) not in _SHELLS:
+        return ()
+    at = next((i for i, word in enumerate(words) if re.fullmatch(r"-\w*c", word[0])), None)
+    if at is None or at + 1 >= len(words):
+        return ()
+    text, line, _ = words[at + 1]
+    note = "the command in quotes stands alone, without what is to start it"
+    found = shell.read(text, path, line)
+    return tuple(replace(one, unkept=(*one.unkept, note)) for one in found)
+
+
+def _published(members: Mapping[str, Node]) -> tuple[str, ...]:
+    """Ports as a short form has them; ``host`` for the network of the host."""
+    if scalar(members.get("network_mode")) == "host":
+        return ("host",)
+    ports: list[str] = []
+    for one in items(members.get("ports")) or []:
+        long = entries(one)
+        if long is None:
+            ports.append(_filled(scalar(one) or "", []))
+        else:
+            parts = (scalar(long.get(key)) or "" for key in ("host_ip", "published", "target"))
+            ports.append(":".join(_filled(part, []) for part in parts))
+    return tuple(filter(None, ports))
 
 
 def _command(node: Node | None, path: str, notes: list[str]) -> list[_Word]:

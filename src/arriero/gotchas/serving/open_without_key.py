@@ -52,17 +52,36 @@ _POWERFUL = ("--tools", "--mcp-servers-config", "--mcp-servers-json", "--slot-sa
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
+    command, published = facts.command, facts.around.published
     host = command.value("--host") or ""
-    if _is_local(host) or command.has("--api-key") or command.has("--api-key-file"):
+    if command.has("--api-key") or command.has("--api-key-file") or (host and _is_local(host)):
+        return
+    told = f"--host {host}" if host else ""
+    if published is not None and "host" not in published:
+        ports = [port for port in published if not _on_loopback(port)]
+        if published and not ports:
+            return
+        # An image of llama.cpp listens on every address unless it is told otherwise.
+        told = f"port {ports[0]} is published" if ports else told
+    elif published is not None and not host:
+        told = "the network of the host"
+    if not told:
         return
     powerful = next((name for name in _POWERFUL if command.has(name)), None)
     yield Found(
-        because=f"--host {host} without an API key" + (f", and {powerful}" if powerful else ""),
+        because=f"{told} without an API key" + (f", and {powerful}" if powerful else ""),
         severity=Severity.WARNING if powerful else None,
-        edit=(Edit(flag="--host", value="127.0.0.1"),) if powerful else (),
+        edit=(Edit(flag="--host", value="127.0.0.1"),) if powerful and published is None else (),
         flag="--host",
     )
+
+
+def _on_loopback(port: str) -> bool:
+    """Whether a published port is open to this machine alone: ``127.0.0.1:8080:8080``."""
+    address = port.rpartition(":")[0].rpartition(":")[0].strip("[]")
+    if "$" in address:
+        return True  # left to others to fill in
+    return address == "localhost" or address.startswith(("127.", "::1"))
 
 
 def _is_local(host: str) -> bool:

@@ -1,0 +1,1 @@
+"""What a file that holds commands says otherwise than its writer meant."""
