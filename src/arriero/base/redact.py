@@ -78,6 +78,8 @@ USER: Final = "<user>"
 _T = TypeVar("_T")
 _NAMES_CEILING: Final = 512
 _DEPTH_CEILING: Final = 64
+_LONGEST_PATH: Final = 4096
+_LONGEST_SUFFIX: Final = 24
 
 
 @cache
@@ -341,7 +343,12 @@ class Redactor:
                 line = text.find("\n", end, end + 300)
                 if close > end and (line < 0 or close < line) and text[end] == " ":
                     body, end = text[found.start() : close], close
-            while not SUFFIX.search(body) and (more := MORE.match(text, end)):
+            start = found.start()
+            while (
+                end - start < _LONGEST_PATH
+                and not SUFFIX.search(text, max(start, end - _LONGEST_SUFFIX), end)
+                and (more := MORE.match(text, end))
+            ):
                 body, end = body + more[0], more.end()
         return reduced(body), end
 

@@ -111,7 +111,20 @@ _STANDS_FOR: Final = {
     "hash": r"(?P<commit>[0-9a-f]{6,40})",
 }
 _PLACEHOLDER = re.compile(r"(?<!\?P)<(\w+)>")
+# How far an open end of a row goes: a search that may begin anywhere must not go on for ever.
+_BOUNDS: Final = {"\\w": 48, "\\S": 255, "\\d": 20, "\\s": 40, ".": 240, "]": 160}
+_OPEN_END: Final = re.compile(r"(?<!\\)(\\[wSds]|\.|\])([*+])")
 _YES_NO: Final = {"yes": True, "no": False}
+
+
+HEAD, TAIL = 1536, 512
+"""Characters of a long line in which messages are looked for: of its begin and of its end."""
+
+
+def _bounded(pattern: str) -> str:
+    """The pattern of a row with its placeholders filled in and its open ends bounded."""
+    filled = _PLACEHOLDER.sub(lambda m: _STANDS_FOR[m[1]], pattern)
+    return _OPEN_END.sub(lambda m: f"{m[1]}{{{int(m[2] == '+')},{_BOUNDS[m[1]]}}}", filled)
 
 
 def parse_table(text: str) -> tuple[Rule, ...]:
@@ -132,7 +145,7 @@ def parse_table(text: str) -> tuple[Rule, ...]:
             Rule(
                 row,
                 key,
-                re.compile(_PLACEHOLDER.sub(lambda m: _STANDS_FOR[m[1]], pattern)),
+                re.compile(_bounded(pattern)),
                 act,
                 kind=Kind(words["kind"]) if "kind" in words else None,
                 component=Component(words["component"]) if "component" in words else None,
@@ -255,6 +268,8 @@ def events(text: str, rules: tuple[Rule, ...] = RULES) -> list[Event]:
     """
     found: list[Event] = []
     text, begin, end = own_words(text)
+    if len(text) > HEAD + TAIL:
+        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
     for rule in rules:
         if rule.key not in text or (found and rule.act not in (Act.OF_DRAFT, Act.END)):
             continue

@@ -41,7 +41,7 @@ _OUTER = re.compile(
   | (?P<clock>\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AP]M)?)\s
       (?:(?:DBG|INF|WRN|ERR|TRC)\s)?(?:GRPC\([^)]*\):\s)?(?:std(?:err|out)\s)?
   | [A-Za-z0-9][\w./-]{{0,60}}\s*\|\s
-  | (?:\S*[/\\])?llama-[\w-]+(?:\.exe)?\s:\s
+  | (?:\S{{0,255}}[/\\])?llama-[\w-]{{1,40}}(?:\.exe)?\s:\s
   | (?:Loading\smodel\.\.\.\s)?[|/\\-](?=\d{{1,9}}\.\d\d\.\d{{3}}\.\d{{3}}\s)
   | -\s+(?=\S)
   | <[^<>|\s]{{1,60}}>\s
@@ -51,8 +51,8 @@ _OUTER = re.compile(
     re.VERBOSE,
 )
 _MAYBE_OUTER = re.compile(
-    r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S+\s*\|\s"
-    r"|Loading\s|\S*llama-\S+\s:\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
+    r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S{1,62}\s{0,200}\|\s"
+    r"|Loading\s|\S{0,255}?llama-[\w.-]{1,44}\s:\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""
