@@ -91,7 +91,7 @@ _ECHOED: Final = pattern(
     rf"{_SPOKEN_AFTER}"
     r"|- kv +\d{1,5}: +\S{1,200} \S{1,40} += "
     r"|general\.[\w.]{1,60} += "
-    r"|\btoken *[:=] *\d{1,9} (?=')|: +- \d{1,9} (?=\(')|common_init\w*: added "
+    r"|\btoken *[:=] *\d{1,9} (?=')|: +- \d{1,9} (?=\(')|common_init\w{0,40}: added "
     r"|launching slot ?:"
     r"|(?:by name|example_format:|tool type|for parameter) (?=')"
     r"|(?:accepting piece|generated parser|error parsing grammar|state_\w{0,20}_file"

@@ -243,9 +243,11 @@ class Redactor:
             self._learn_host(found[2])
         for found in WORKER.finditer(text):
             self._learn_host(found[1] or found[2], worker=True)
-        for found in WORKERS.finditer(text):
-            start, end = value_span(text, found.end())
+        at = 0
+        while named := WORKERS.search(text, at):
+            start, end = value_span(text, named.end())
             self._learn_workers(text[start:end])
+            at = max(end, named.end())
         for pattern in (JOURNAL, PEER):
             for found in pattern.finditer(text):
                 self._learn_host(found[1])

@@ -27,7 +27,7 @@ _UNITS: Final = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_SIZE: Final = re.compile(r"\s*(\d+(?:[.,]\d+)?)\s*([A-Za-z]*)\s*\Z")
+_SIZE: Final = re.compile(r"\s*+(\d++(?:[.,]\d++)?)\s*+([A-Za-z]*+)\s*+\Z")
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\d+)?)s?)?\Z")
 _CEILING: Final = 1 << 60
 

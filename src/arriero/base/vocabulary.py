@@ -31,7 +31,7 @@ _FILE: Final = pattern(
     r"|[\w-]{1,40}\.(?:c|cc|cpp|cuh?|hpp|h|mm?|metal|comp))\Z"
 )
 _THREADS: Final = pattern(
-    r"https://github\.com/ggml-org/llama\.cpp/(?:pull|issues|discussions)/\d{1,6}(?:#\w+-?\d*)?\Z"
+    r"https://github\.com/ggml-org/llama\.cpp/(?:pull|issues|discussions)/\d{1,6}(?:#\w{1,60}-?\d{0,20})?\Z"
 )
 _SEVERAL: Final = pattern(rf"{ELIDED}(?:[\s,;|:.]*{ELIDED})+")
 _QUOTED: Final = pattern(r"""(?<![\w'])'[^'\n]*'(?![\w'])|(?<![\w"])"[^"\n]*"(?!\w)""")

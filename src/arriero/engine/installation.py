@@ -25,7 +25,7 @@ _ANSWER_SECONDS: Final = 60.0
 """A cold start from a slow disk, or a driver that initialises every card first."""
 _ASKED: Final = ("-m", "-c", "--port")
 _RPC_SERVERS: Final = ("ggml-rpc-server", "rpc-server", "llama-rpc-server")
-_BACKEND_FILE: Final = re.compile(r"(?:lib)?ggml-([a-z]+)[a-z0-9_-]*\.(?:so|dylib|dll)\Z")
+_BACKEND_FILE: Final = re.compile(r"(?:lib)?ggml-([a-z]{1,60})[a-z0-9_-]{0,99}\.(?:so|dylib|dll)\Z")
 _EXE: Final = ".exe" if sys.platform == "win32" else ""
 _MISSING_LIBRARY: Final = re.compile(
     r"error while loading shared libraries: ([^:\s]+)|Library not loaded: (\S+)"

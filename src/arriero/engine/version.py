@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-_LINE: Final = re.compile(r"^(?:[\d.]+ [A-Z] )?version: +(\S.*?)\s*$", re.MULTILINE)
+_LINE: Final = re.compile(r"^(?:[\d.]+ [A-Z] )?version: +(\S.*)", re.MULTILINE)
 _BUILD: Final = (
     re.compile(r"\bbuild:? ?(\d+)\b"),
     re.compile(r"b?(\d+)(?:-[0-9a-f]{6,40})?(?: |\Z)"),
@@ -46,7 +46,7 @@ def parse_version(output: str) -> Version | None:
     line = _LINE.search(output)
     if line is None:
         return None
-    text = line.group(1)
+    text = line.group(1).rstrip()
     build = _BUILD[0].search(text) or _BUILD[1].match(text)
     commit = _COMMIT.search(text)
     return Version(

@@ -51,8 +51,8 @@ _OUTER = re.compile(
     re.VERBOSE,
 )
 _MAYBE_OUTER = re.compile(
-    r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d|\S{1,62}\s{0,200}\|\s"
-    r"|Loading\s|\S{0,255}?llama-[\w.-]{1,44}\s:\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
+    r"[<>\[\d|/\\-]|[IWED]\s|[A-Z][a-z]{2}\s[ \d]|[\w./@-]+(?:\s[\w./@-]+)?\[\d"
+    r"|\S{1,62}\s{0,200}\|\s|Loading\s|\S{0,255}?llama-[\w.-]{1,44}\s:\s|(?:[\w.]+\s-\s)?[A-Z]{4,8}(?:\s-|:)\s"
 )
 _STRONG_START = re.compile(
     r"\d+\.\d\d\.\d{3}\.\d{3}\s|\[\s{0,4}\d{4,5}\]\s|[IWED]\s\S|\{\""

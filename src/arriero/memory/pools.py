@@ -19,7 +19,7 @@ from arriero.record import PlanBuffer, PlanGrowth, PlanPool
 P = TypeVar("P", Pool, PlanPool)
 HOST: Final = "host"
 _ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
-_BUFFER: Final = re.compile(r"(\w+?\d+)(?:_Mapped|_Split|\[.*\])?\Z")
+_BUFFER: Final = re.compile(r"(\w{1,60}?\d{1,9})(?:_Mapped|_Split|\[.{0,255}\])?\Z")
 _ON_WORKER: Final = re.compile(r"RPC(\d{1,3})\[(.+)\]")
 _SURE: Final = frozenset({Method.EXACT, Method.MEASURED, Method.CALIBRATED})
 _HOST_MARGIN: Final = 256 * MIB
