@@ -40,7 +40,6 @@ from arriero.gotchas.model import (
     Provenance,
     Severity,
 )
-from arriero.memory.pools import integrated
 
 GOTCHA = Gotcha(
     updated="2026-12-01",
@@ -57,6 +56,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
+    if not facts.pools:
+        return
+    from arriero.memory.pools import integrated
+
     mapped = facts.command.switch("--mmap") is not False and facts.command.value("-lm") in _MAPPED
     unified = [name for name in integrated(facts.pools) if name.startswith("CUDA")]
     if not unified or not mapped or facts.settings.request.n_gpu_layers == 0:
