@@ -574,6 +574,8 @@ class Story:
         if not _is_ours(event.facts.get("who") or event.facts.get("task")):
             return  # the kernel's log is about every process of the machine
         kind = event.rule.kind or Kind.CRASH
+        if "(restarting)" in line.text:
+            self._restarted(event, line)
         if deaths and line.number - deaths[-1].last <= FAR and _same_death(deaths[-1], event, line):
             return
         if len(deaths) >= KEEP:
@@ -895,7 +897,8 @@ def _same_death(death: Cause, event: Event, line: Line) -> bool:
     kind = event.rule.kind or Kind.CRASH
     classed = (Kind.ENVIRONMENT, Kind.MODEL, Kind.BACKEND)
     if kind in classed and death.kind is Kind.CRASH:
-        if death.rule not in ASSERTS:
+        frame = death.rule == "abort_frame" and kind is not Kind.ENVIRONMENT
+        if frame or death.rule not in ASSERTS:
             death.kind, death.rule = kind, event.rule.id
             death.component = event.rule.component or death.component
             death.name(line)
