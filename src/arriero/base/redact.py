@@ -65,6 +65,7 @@ from arriero.base.secret import (
     SECRET,
     SECRET_FLAG,
     SECRET_NAME,
+    is_reference,
     keyed_spans,
     pattern_of,
     secrets_of,
@@ -183,7 +184,8 @@ class Redactor:
     # -- learning
 
     def _learn_secret(self, value: str) -> None:
-        if value.strip() and value.lower() not in NOT_SECRET and value not in self._secrets:
+        known = value in self._secrets or value.lower() in NOT_SECRET or is_reference(value)
+        if value.strip() and not known:
             self._secrets.add(value)
             self._known = None
 
@@ -468,7 +470,9 @@ class Redactor:
     def _argv(self, words: Sequence[str], share: bool) -> Iterator[str]:
         before = ""
         for word in words:
-            if SECRET_FLAG.match(before) and word.lower() not in NOT_SECRET:
+            if is_reference(word.partition("=")[2] or word):
+                yield word
+            elif SECRET_FLAG.match(before) and word.lower() not in NOT_SECRET:
                 yield SECRET
             elif share and before in PROMPT_FLAGS:
                 yield PROMPT

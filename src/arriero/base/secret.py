@@ -109,6 +109,17 @@ OPENING: Final = pattern(r"""(\\*)(["'`])""")
 _QUOTES: Final = {q: pattern(rf"(?<!\\)(\\*){q}") for q in "\"'`"}
 
 
+_REFERENCE: Final = pattern(
+    r"(?:(?:Bearer|Basic|token) )?"
+    r"(?:\$\{[A-Za-z_]\w{0,99}\}|\$[A-Z_][A-Z0-9_]{1,99}|%[A-Z_][A-Z0-9_]{1,99}%)\Z"
+)
+
+
+def is_reference(value: str) -> bool:
+    """Whether it only says which variable holds the secret; one with a default holds it itself."""
+    return _REFERENCE.match(value) is not None
+
+
 def string_end(text: str, opening: re.Match[str]) -> int:
     """Where the string that ``opening`` begins ends, at whatever depth of JSON escaping.
 
@@ -168,7 +179,8 @@ def keyed_spans(text: str) -> Iterator[tuple[int, int, str]]:
             at = start
             continue
         at = max(end, found.end())
-        if text[start:end].strip("[]{},").lower() not in NOT_SECRET:
+        value = text[start:end]
+        if value.strip("[]{},").lower() not in NOT_SECRET and not is_reference(value):
             yield start, end, SECRET
 
 
@@ -180,7 +192,7 @@ def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         start, end = value_span(text, found.end(), _HEADER_VALUE)
         at = max(end, found.end())
-        if end > start:
+        if end > start and not is_reference(text[start:end]):
             yield start, end, SECRET
 
 
@@ -225,7 +237,9 @@ def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
             found |= _key_file(value)
         elif SECRET_NAME.search(name):
             found |= {value, *value.split(",")}
-    return frozenset(value for value in found if value.lower() not in NOT_SECRET)
+    return frozenset(
+        value for value in found if value.lower() not in NOT_SECRET and not is_reference(value)
+    )
 
 
 def _key_file(path: str) -> set[str]:
@@ -250,8 +264,15 @@ def without_secrets(text: str, known: re.Pattern[str] | None = None) -> str:
     text = _TOKEN.sub(SECRET, text)
     text = _BEARER.sub(rf"\1{SECRET}", text)
     text = _KEY_TAIL.sub(rf"\1{SECRET}", text)
-    text = _USERINFO.sub(rf"\1{SECRET}@", text)
-    return _QUERY.sub(rf"\1{SECRET}", text)
+    text = _USERINFO.sub(_unless_reference, text)
+    return _QUERY.sub(_unless_reference, text)
+
+
+def _unless_reference(found: re.Match[str]) -> str:
+    value = found[0][len(found[1]) :]
+    end = "@" * value.endswith("@")
+    held = value.removesuffix("@").rpartition(":")[2] if end else value
+    return found[0] if is_reference(held) else f"{found[1]}{SECRET}{end}"
 
 
 def pattern_of(secrets: Collection[str]) -> re.Pattern[str] | None:
