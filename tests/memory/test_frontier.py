@@ -120,6 +120,29 @@ def test_where_nothing_fits_the_pool_is_named(header: Header) -> None:
     assert (point.headroom or 0) < 0
 
 
+def test_caches_without_room_for_their_defaults_are_capped_first(header: Header) -> None:
+    quick = formulas(header, parse_pools("host=4GiB"))
+    points = list(frontier(command("-np 2"), WhatIf(quick), kv_unified=False, n_ctx_train=8192))
+    for point in points:
+        assert point.n_ctx is not None
+        caps = dict(zip(point.capped[::2], point.capped[1::2], strict=True))
+        assert {*caps} == {"-ctxcp", "-cram"}
+        at = with_slot_count(command("-np 2"), point.n_seq_max, kv_unified=False)
+        for flag, value in {**caps, "-c": str(point.n_ctx)}.items():
+            at = at.with_value(flag, value)
+        assert quick(at).fits is True
+
+
+def test_what_the_command_says_of_caches_stays(header: Header) -> None:
+    quick = formulas(header, parse_pools("host=4GiB"))
+    given = command("-np 1 -cram 8192 -ctxcp 0")
+    (point,) = frontier(given, WhatIf(quick), kv_unified=False, n_ctx_train=8192)
+    assert (point.n_ctx, point.capped) == (None, ())
+    roomy = formulas(header, parse_pools("host=64GiB"))
+    (point,) = frontier(command("-np 1"), WhatIf(roomy), kv_unified=False, n_ctx_train=8192)
+    assert (point.n_ctx, point.capped) == (8192, ())
+
+
 def test_left_to_the_server_it_goes_up_to_64_unified_slots(header: Header) -> None:
     what_if = WhatIf(formulas(header, parse_pools("host=16GiB")))
     points = list(frontier(command(CACHES_OFF), what_if, kv_unified=True, n_ctx_train=8192))

@@ -247,6 +247,22 @@ def _wrong_values(command: Command) -> Iterator[tuple[str, str]]:
 # --- the plan -----------------------------------------------------------------------------------
 
 
+def _capping(points: Sequence[FrontierPoint]) -> Iterator[PlanNote]:
+    """What was capped for the frontier, with the fewest and the most slots."""
+    capped = [point for point in points if point.capped]
+    if not capped:
+        return
+    told = [
+        f"{' '.join(point.capped)} with {point.n_seq_max} slot{'s' * (point.n_seq_max > 1)}"
+        for point in dict.fromkeys((capped[0], capped[-1]))
+    ]
+    yield PlanNote(
+        id="pool",
+        text="the defaults of the prompt cache and checkpoints leave no room for any context; the"
+        f" largest contexts are with less for them, from {' to '.join(told)}",
+    )
+
+
 class _Job:
     def __init__(
         self,
@@ -339,6 +355,7 @@ class _Job:
                     ),
                 )
             )
+            notes = (*notes, *_capping(points))
         return msgspec.structs.replace(found, advice=counsel.advice, frontier=points, notes=notes)
 
     def _step(self, text: str, why: str) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from arriero.base.sizes import MIB
+from arriero.base.words import Component
 from arriero.command import Command
 from arriero.memory.context import PAD, context_step
-from arriero.memory.pools import short
+from arriero.memory.pools import HOST, short
+from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.record import FrontierPoint, Plan, PlanPool
 
 Replan = Callable[[Command], Plan]
@@ -15,6 +20,7 @@ _MOST_SLOTS: Final = 64
 _LONGEST: Final = 1 << 24
 """Tokens of a context where the header does not say what the model was trained for."""
 _ROUNDS: Final = 8
+_CACHES: Final = {"-cram": Component.PROMPT_CACHE, "-ctxcp": Component.CHECKPOINTS}
 
 
 class WhatIf:
@@ -140,6 +146,9 @@ def frontier(
 ) -> Iterator[FrontierPoint]:
     """The largest ``-c`` that fits with 1, 2, 4, … slots, up to the command's own or 64.
 
+    Where the defaults of host caches leave no room for any context they are capped first, since
+    that costs least.
+
     Args:
         kv_unified: Whether slots share one context, as the command has it.
         n_ctx_train: No slot gets a longer context than that.
@@ -151,12 +160,42 @@ def frontier(
         end = max((n_ctx_train or _LONGEST) * step // PAD, step)
         with_slots = with_slot_count(command, slots, kv_unified=kv_unified)
         values = range(step, end + 1, step)
+        capped = _capped(with_slots.with_value("-c", str(step)), what_if)
+        for flag, value in capped.items():
+            with_slots = with_slots.with_value(flag, value)
 
         def change(tokens: int, base: Command = with_slots) -> Command:
             return base.with_value("-c", str(tokens))
 
         tokens = what_if.largest(values, change)
-        yield _point(what_if, change, values, tokens, slots, kv_unified)
+        words = tuple(word for pair in capped.items() for word in pair)
+        point = _point(what_if, change, values, tokens, slots, kv_unified)
+        yield msgspec.structs.replace(point, capped=words)
+
+
+def _capped(smallest: Command, what_if: WhatIf) -> dict[str, str]:
+    """Caps of host caches that the command leaves to their defaults; empty where they have room.
+
+    They get half of what the smallest context leaves of the host, checkpoints half of that.
+    """
+    plan = what_if.plan(smallest)
+    pool = next((one for one in lacking(plan) if HOST in one.devices), None)
+    sizes = {
+        flag: sum(b.bytes or 0 for b in plan.buffers if b.component is component)
+        for flag, component in _CACHES.items()
+        if smallest.flags.knows(flag) and not smallest.has(flag)
+    }
+    if pool is None or pool.headroom is None or not any(sizes.values()):
+        return {}
+    room = max(0, pool.headroom - pool.margin + sum(sizes.values())) // 2
+    caps: dict[str, str] = {}
+    if kept := sizes.get("-ctxcp"):
+        count = min(DEFAULT_CHECKPOINTS, DEFAULT_CHECKPOINTS * (room // 2) // kept)
+        caps["-ctxcp"] = str(count)
+        room -= kept * count // DEFAULT_CHECKPOINTS
+    if sizes.get("-cram"):
+        caps["-cram"] = str(min(DEFAULT_CACHE_MIB, room // (64 * MIB) * 64))
+    return caps
 
 
 def with_slot_count(command: Command, slots: int, *, kv_unified: bool) -> Command:

@@ -545,6 +545,8 @@ class FrontierPoint(msgspec.Struct, frozen=True, kw_only=True):
     the end of it."""
     headroom: int | None = None
     """What is left in that pool at this point, the margin not taken off."""
+    capped: tuple[str, ...] = ()
+    """Flags that cap host caches at this point, whose defaults leave no room for any context."""
 
 
 class HeaderReads(msgspec.Struct, frozen=True, kw_only=True):
