@@ -7,7 +7,6 @@ are filled in.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -97,6 +96,8 @@ def _command(value: str, line: int) -> _Words | str:
     """The words of a JSON list, or the line that a shell is given."""
     if not value.startswith("["):
         return value
+    import json  # late: few commands are a Dockerfile's
+
     try:
         words = json.loads(value)
     except (ValueError, RecursionError):
