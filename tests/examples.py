@@ -31,11 +31,13 @@ from arriero.record.documents import (
     Explanations,
     FailsWith,
     HolderRecord,
+    KnownFailure,
     LimitRecord,
     ModelRecord,
     Peak,
     PoolRecord,
     Recommendation,
+    Remedy,
     Requests,
     Run,
     RunBuffer,
@@ -567,6 +569,16 @@ def example_explanation() -> Explanation:
             ),
         ),
         effective=_effective(64),
+        known=(
+            KnownFailure(
+                id="rs-alloc-slots",
+                title="Recurrent state is allocated once per slot, whatever the context",
+                applies="yes",
+                line=26,
+                workaround="Fewer slots: `-np 1`.\n\nA second paragraph is for `gotchas show`.",
+            ),
+        ),
+        advice=(Remedy(change="-np 1", cost=Cost.CONCURRENCY, why="recurrent state is per slot"),),
     )
 
 

@@ -10,7 +10,7 @@ from arriero.engine.devices import Refusal
 from arriero.gguf import write_model
 from arriero.gguf.projector import write_projector
 from arriero.gotchas import registry
-from arriero.gotchas.model import Reproduction, Run
+from arriero.gotchas.model import Reproduction, Run, Severity
 from arriero.gotchas.registry import Entry
 from tests.gotchas.given import facts, unfit
 
@@ -82,5 +82,8 @@ def _taken(control: Run, model: Path, pool: str) -> int:
 
 
 def test_reproductions_are_many() -> None:
+    """What is warned of has been seen; what is only told of may be a report about another build."""
     with_one = {entry.id for entry, _ in ALL}
-    assert len(with_one) >= 0.7 * len(registry().entries)
+    assert len(with_one) >= 55
+    warned = {e.id for e in registry().entries if e.head.severity is not Severity.INFO}
+    assert len(warned & with_one) >= 0.95 * len(warned)

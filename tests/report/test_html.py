@@ -191,6 +191,8 @@ def test_pages_of_logs_and_loads_are_whole_and_harmless(name: str) -> None:
 def test_a_page_of_logs_tells_all_of_them() -> None:
     both = Explanations(explanations=(example_explanation(), explanations()["router"]))
     text = Page(html.explanation(both)).text
+    assert "What to do" in text
+    assert "rs-alloc-slots" in text
     assert "CPU refused 4020.00 MiB" in text
     assert "router child 41303" in text
     assert text.count("log line") >= 2

@@ -84,6 +84,8 @@ def test_all_outputs_tell_the_same_verdict(name: str) -> None:
 def test_explanations_and_verifications_are_complete() -> None:
     both = Explanations(explanations=(example_explanation(), explanations()["router"]))
     text = markdown.explanation(both)
+    assert "### What to do" in text
+    assert "rs-alloc-slots" in text
     assert text.count("log line") >= 2
     assert "router child 41303" in text
     text = markdown.verification(verifications()["example"])

@@ -317,6 +317,17 @@ def test_an_explanation_quotes_the_log() -> None:
     assert "EXITED" in text
 
 
+def test_an_explanation_says_what_to_do() -> None:
+    text = terminal.explanation(example_explanation())
+    assert "rs-alloc-slots: Recurrent state is allocated once per slot" in text
+    assert "Fewer slots: `-np 1`." in text
+    assert "second paragraph" not in text
+    assert "-np 1 (costs concurrency): recurrent state is per slot" in text
+    assert "arriero gotchas show rs-alloc-slots" in text
+    silent = with_(example_explanation(), known=(), advice=())
+    assert "WHAT TO DO" not in terminal.explanation(silent)
+
+
 def test_every_kind_of_failure_has_its_words() -> None:
     text = " ".join(terminal.explanation(explanations()["every kind"]).split())
     for words in ("KV cells used up", "options refused", "RPC worker", "killed", "hang", "crash"):

@@ -123,12 +123,13 @@ def _log(facts: view.ExplanationView, width: int) -> list[Line]:
         Line(""),
         *(line for block in verdict(facts.finding, width) for line in block.lines),
     ]
-    for title, texts in (("KNOWN AS", facts.known), ("WHAT TO DO", facts.advice)):
-        if texts:
-            lines += [Line(""), Line(title, "head")]
-            lines += [line for text in texts for line in bullet(text, width)]
-    if facts.known:
-        lines += wrapped(f"more: arriero gotchas show {facts.doc.known[0].id}", width, style="dim")
+    if facts.known or facts.advice:
+        known = facts.doc.known
+        more = f"more: arriero gotchas show {known[0].id}" if known else ""
+        head = paragraph("WHAT TO DO", more, width) or [Line("WHAT TO DO", "head")]
+        lines += [Line(""), *head]
+        told = (*facts.known, *facts.advice)
+        lines += [line for text in told for line in bullet(text, width)]
     if facts.buffers:
         rows = [
             (

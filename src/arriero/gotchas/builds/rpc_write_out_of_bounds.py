@@ -2,8 +2,8 @@
 
 Symptom
 -------
-A worker ends with `GGML_ASSERT: ... offset + size <= ggml_nbytes(tensor) && "tensor write out of
-bounds"` as soon as weights are sent. b2949 works.
+A worker ends with a failed `GGML_ASSERT` in `ggml-backend.c`, "tensor write out of bounds", as soon
+as weights are sent. b2949 works.
 
 Root cause
 ----------
