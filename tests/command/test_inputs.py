@@ -374,3 +374,52 @@ def test_an_image_that_starts_something_else(content: str, tmp_path: Path) -> No
     path.write_text(content)
     with pytest.raises(UsageError, match="no llama-server command"):
         read(path)
+
+
+FULL = "ghcr.io/ggml-org/llama.cpp:full-cuda"
+BUILT = """\
+services:
+  a:
+    build: {context: 'https://x/llama.cpp.git#master', dockerfile: .devops/full-cuda.Dockerfile}
+    command: --server -m a.gguf
+"""
+POD = """\
+apiVersion: v1
+spec: {containers: [{image: 'x/llama.cpp:full', args: [--server, -m, a.gguf]}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.yaml", f"services: {{a: {{image: '{FULL}', command: --server -m a}}}}", "-m a"),
+        ("a.yaml", f"services: {{a: {{image: '{FULL}', command: ['-s', '-c', '9']}}}}", "-c 9"),
+        ("a.yaml", "services: {a: {image: x/llama.cpp:server, command: -s 42}}", "-s 42"),
+        ("a.yaml", BUILT, "-m a.gguf"),
+        ("a.yaml", "services: {a: {build: ./llama.cpp, command: -m a.gguf}}", "-m a.gguf"),
+        ("a.container", f"[Container]\nImage={FULL}\nExec=--server -m a.gguf\n", "-m a.gguf"),
+        ("Dockerfile", f'FROM {FULL}\nCMD ["--server", "-m", "a.gguf"]', "-m a.gguf"),
+        ("a.yaml", POD, "-m a.gguf"),
+    ],
+)
+def test_what_an_image_with_all_programs_is_told(
+    name: str, content: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    (found,) = read(tmp_path / name)
+    assert text(found) == f"llama-server {words}"
+
+
+def test_what_is_built_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("services: {a: {build: ./web, command: --server -m a.gguf}}")
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)
+
+
+@pytest.mark.parametrize("start", ["/opt/run.sh", "-/bin/bash -e /opt/run.sh --fast"])
+def test_a_unit_that_starts_a_script_names_it(start: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.service"
+    path.write_text(f"[Service]\nExecStart={start}\n")
+    with pytest.raises(UsageError, match=r"no llama-server itself but a script: /opt/run\.sh"):
+        read(path)

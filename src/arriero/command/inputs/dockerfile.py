@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import Spelling, Written, is_image, is_server
+from arriero.command.inputs.model import Spelling, Written, is_image, is_server, starts_server
 from arriero.command.place import Around, of_image
 
 _INSTRUCTION: Final = re.compile(r"\s*([A-Za-z]+)\s+(.*)\Z", re.DOTALL)
@@ -63,6 +63,8 @@ def _started(text: str, path: str) -> tuple[str, tuple[Written, ...]]:
     if not (words and is_server(words[0][0])):
         if entry or not is_image(image):
             return image, ()
+        if words and starts_server(words[0][0], image):
+            words = words[1:]
         words = [("llama-server", words[0][1] if words else line), *words]
     texts = tuple(word for word, _ in words)
     lines = tuple(number for _, number in words)

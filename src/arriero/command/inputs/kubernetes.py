@@ -14,7 +14,15 @@ from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import DEEPEST, Spelling, Written, is_image, is_server, too_large
+from arriero.command.inputs.model import (
+    DEEPEST,
+    Spelling,
+    Written,
+    is_image,
+    is_server,
+    starts_server,
+    too_large,
+)
 from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
 from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
@@ -59,6 +67,8 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
     if not (words and is_server(words[0][0])):
         if entry or image is None or not is_image(scalar(image) or ""):
             return
+        if words and starts_server(words[0][0], scalar(image) or ""):
+            words = words[1:]
         words = [("llama-server", words[0][1] if words else first_line(image)), *words]
     texts, lines = zip(*words, strict=True)
     yield Written(

@@ -93,6 +93,14 @@ def is_image(word: str) -> bool:
     return not word.startswith("-") and _IMAGE.search(word) is not None
 
 
+def starts_server(word: str, image: str) -> bool:
+    """Whether a first word makes an image with all programs start its server (``tools.sh``).
+
+    Elsewhere ``-s`` is the seed.
+    """
+    return word == "--server" or (word == "-s" and ":full" in image)
+
+
 def is_open(word: str) -> bool:
     """Whether something in the word is left for others to fill in."""
     return _OPEN.search(word) is not None

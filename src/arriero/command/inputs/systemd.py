@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from arriero.base.errors import UsageError
 from arriero.command.inputs import shell
 from arriero.command.inputs.model import (
     MOST_WORDS,
@@ -21,6 +22,7 @@ from arriero.command.inputs.model import (
     Written,
     is_image,
     is_server,
+    starts_server,
     too_large,
 )
 from arriero.command.place import Around, of_image
@@ -29,6 +31,7 @@ from arriero.command.prefix import base_name
 _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
+_SCRIPT: Final = re.compile(r"/[^/]+\.(?:sh|bash|dash|zsh|fish)\Z")
 _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
 
 
@@ -47,7 +50,19 @@ def read(text: str, path: str) -> tuple[Written, ...]:
         elif key == "ExecStart":
             starts = [*starts, (value, lines)] if value else []
     found = (_written(value, lines, env, notes, path) for value, lines in starts)
-    return (*(written for several in found for written in several), *_contained(text, path))
+    written = (*(one for several in found for one in several), *_contained(text, path))
+    script = next((word for value, _ in starts for word in _split(value) if _is_script(word)), None)
+    if not written and script is not None:
+        raise UsageError(
+            f"{path} starts no llama-server itself but a script: {script.lstrip('@-:+!')}",
+            hint="check that script instead",
+            id="no-command",
+        )
+    return written
+
+
+def _is_script(word: str) -> bool:
+    return _SCRIPT.search(word) is not None
 
 
 def _contained(text: str, path: str) -> Iterator[Written]:
@@ -80,6 +95,8 @@ def _contained(text: str, path: str) -> Iterator[Written]:
         raise too_large(path, f"a command of more than {MOST_WORDS} words")
     lines = _lines_of(words, value, spots)
     source = [Spelling(word) for word in _spelled(words, value)]
+    if words and not entry and starts_server(words[0], image):
+        words, source, lines = words[1:], source[1:], lines[1:]
     if not (words and is_server(words[0])):
         if not (is_server(entry) or (not entry and is_image(image))):
             return

@@ -18,6 +18,7 @@ from arriero.command.inputs.model import (
     Written,
     is_image,
     is_server,
+    starts_server,
     too_large,
 )
 from arriero.command.inputs.tree import (
@@ -87,8 +88,11 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     if entry and is_server(entry[0][0]):
         words = [*entry, *words]
     elif not (words and is_server(words[0][0])):
-        if not is_image(image):
+        built = "" if image else _built_from(members)
+        if not (is_image(image) or is_image(built)):
             return []
+        if words and starts_server(words[0][0], image or ":full"):
+            words = words[1:]
         server = "llama-server"
         words = [(server, words[0][1] if words else line, Spelling(server)), *words]
     if "env_file" in members:
@@ -105,6 +109,14 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
             around=around,
         )
     ]  # fmt: skip
+
+
+def _built_from(members: Mapping[str, Node]) -> str:
+    """What a service's own image is made of: where its sources are, and the name of its recipe."""
+    node = members.get("build")
+    parts = entries(node) or {}
+    named = [scalar(parts.get(key)) or "" for key in ("context", "dockerfile", "target")]
+    return " ".join(filter(None, [scalar(node) or "", *named]))
 
 
 def _through_a_shell(words: list[_Word], path: str) -> tuple[Written, ...]:
