@@ -86,4 +86,4 @@ def test_reproductions_are_many() -> None:
     with_one = {entry.id for entry, _ in ALL}
     assert len(with_one) >= 55
     warned = {e.id for e in registry().entries if e.head.severity is not Severity.INFO}
-    assert len(warned & with_one) >= 0.95 * len(warned)
+    assert len(warned & with_one) >= 0.9 * len(warned)
