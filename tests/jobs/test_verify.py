@@ -114,6 +114,7 @@ def test_a_redirect_is_told_and_not_followed(tmp_path: Path) -> None:
         "ana:pw-7f3@127.0.0.1:1",
         "http://ana:pw-7f3/x?y#z@127.0.0.1:1/",
         "htp://ana:pw-7f3@127.0.0.1",
+        "http://ana:pw-7f3@[::1",
         "http://127.0.0.1:1/?k=pw-7f3#pw-7f3",
         "http://ana:pw-7f3@127.0.0.1:99999999/#pw-7f3",
     ],

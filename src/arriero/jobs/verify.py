@@ -220,11 +220,11 @@ def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verif
 
 
 def _server_at(url: str, api_key: str | None) -> Serving:
-    parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
-    except ValueError:
-        port = -1
+    except ValueError:  # a port that is none, a bracket that is not closed
+        parts, port = urlsplit(""), -1
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1:
         told = _without_login(url)
         raise UsageError(f"not an address: {told}", hint="write it like http://127.0.0.1:8080")
