@@ -205,7 +205,7 @@ def test_another_architecture(engine_path: Callable[[int], Path], tmp_path: Path
     other.write_bytes(data)
     other.chmod(0o755)
     error = refused(other)
-    assert "it is a program for aarch64" in error.message
+    assert "not a program for this machine but for aarch64" in error.message
     assert platform.machine() in error.hint
 
 

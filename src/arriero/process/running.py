@@ -576,8 +576,10 @@ def _exec_error(code: int, file: str, cwd: str) -> ArrieroError:
             hint = f"chmod +x {file}, or is its file system mounted noexec?"
         case errno.ENOEXEC:
             made_for = machine_of(path)
-            reason = f"it is a program for {made_for or 'no machine like this'}"
-            hint = f"this is {platform.machine()}: take a build for it, or is the file complete?"
+            reason, hint = "it is not a program for this machine", "is the file complete?"
+            if made_for is not None:
+                reason += f" but for {made_for}"
+                hint = f"this is {platform.machine()}: take a build for it"
         case errno.E2BIG:
             reason = "the arguments and the environment are too long"
             hint = "shorten the command, or unset large variables"
