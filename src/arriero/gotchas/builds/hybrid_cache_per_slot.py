@@ -34,7 +34,6 @@ from arriero.gotchas.model import (
     Provenance,
     Severity,
 )
-from arriero.record import Edit
 
 GOTCHA = Gotcha(
     updated="2026-12-01",
@@ -63,6 +62,5 @@ def detect(facts: Facts) -> Iterator[Found]:
             because=f"{slots} slots of a hybrid model share one cache; {told(facts)} makes {slots}",
             applies=Applies.MAYBE,
             missing=("which build of February 2026 was the first without it",),
-            edit=(Edit(flag="-np", value="1"),),
             flag="-np",
         )

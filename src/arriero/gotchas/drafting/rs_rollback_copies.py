@@ -72,12 +72,13 @@ def detect(facts: Facts) -> Iterator[Found]:
     yield Found(
         because=f"{planes} drafted tokens keep {planes} copies more of the recurrent state:"
         f" {human(size)} instead of {human(size // (1 + planes))}",
-        edit=(Edit(flag="--spec-draft-n-max", value=str(_FEW)),) if planes > _FEW else (),
+        edit=_FEWER if planes > _FEW and not facts.has_room(()) else (),
         flag="--spec-draft-n-max",
     )
 
 
 _FEW = 2
+_FEWER = (Edit(flag="--spec-draft-n-max", value=str(_FEW)),)
 _FLAGS = "-c 1024 -np 1 --no-warmup"
 _RUN = Run(flags=f"{_FLAGS} --spec-type draft-mtp --spec-draft-n-max 6")
 

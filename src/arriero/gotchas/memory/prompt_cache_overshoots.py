@@ -37,7 +37,6 @@ from arriero.gotchas.model import (
     Severity,
     Sign,
 )
-from arriero.record import Edit
 
 GOTCHA = Gotcha(
     updated="2026-12-01",
@@ -76,6 +75,5 @@ def detect(facts: Facts) -> Iterator[Found]:
             f" {told(facts)} keeps it all the same",
             applies=Applies.MAYBE,
             missing=("which build of June 2026 was the first to keep the limit",),
-            edit=(Edit(flag="-cram", value="0"),),
             flag="-cram",
         )

@@ -38,7 +38,6 @@ from arriero.gotchas.model import (
     Severity,
     Sign,
 )
-from arriero.record import Edit
 
 GOTCHA = Gotcha(
     updated="2026-12-01",
@@ -69,6 +68,5 @@ def detect(facts: Facts) -> Iterator[Found]:
             because=f"{slots} slots share the cache of a window, {told(facts)}",
             applies=Applies.MAYBE,
             missing=("which build was the first with room for all slots",),
-            edit=(Edit(flag="--swa-full", value="on"),),
             flag="-np",
         )
