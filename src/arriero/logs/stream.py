@@ -68,14 +68,16 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     """
     blocks = _blocks(chunks)
     head = next(blocks, b"")
-    sample = [_decode(line) for line in head.split(b"\n", SAMPLE)[:SAMPLE]]
+    raws = head.split(b"\n", SAMPLE)[:SAMPLE]
+    sample = [_decode(line) for line in raws]
+    own = _own(raws, sample)
     numbered: Iterable[tuple[int, bytes]] = _numbered(head, blocks)
-    backwards = is_reversed(_own(sample))
+    backwards = is_reversed(own)
     lines = 0
     if backwards:
         sample.reverse()
         numbered, lines = _turned(numbered, keep_all=len(head) < BLOCK)
-    prefix = foreign_prefix([plain(line) for line in _own(sample)])
+    prefix = foreign_prefix([plain(line) for line in own])
     if prefix is not None:
         foreign = re.compile(f"^{prefix}".encode())
         sample = [_decode(_with_known(foreign, line.encode())) for line in sample]
@@ -94,15 +96,24 @@ def read_log(chunks: Iterable[bytes]) -> tuple[Reading, ...]:
     return tuple(_noting(reading, how) for reading in readings)
 
 
-def _own(sample: Sequence[str]) -> list[str]:
-    """These raw lines without those in which a server repeats a text of several lines."""
+def _own(raws: Sequence[bytes], sample: Sequence[str]) -> list[str]:
+    """The lines of a sample without those in which a server repeats a text of several lines."""
     listeners: dict[str | None, Listener[str]] = {}
     own: list[str] = []
-    for raw in sample:
-        line = clean(raw, 0)
+    quiet: set[bytes] = set()
+    opened = False
+    for raw, shown in zip(raws, sample, strict=True):
+        shape = _shape(raw)
+        if shape in quiet and not opened:
+            own.append(shown)
+            continue
+        line = clean(shown, 0)
         listener = listeners.setdefault(line.child, Listener(MAX_LINE))
         stamped = line.stamp is not None
-        own += (raw for raw, _ in listener.hear(line.text, raw, stamped=stamped))
+        own += (kept for kept, _ in listener.hear(line.text, shown, stamped=stamped))
+        opened = any(one.opened for one in listeners.values())
+        if not opened:
+            quiet.add(shape)
     return own
 
 
