@@ -207,3 +207,31 @@ def test_line_by_line_is_as_at_once(build: int) -> None:
         reader.feed(line)
         assert reader.failure_so_far is None
     assert told(reader.readings()[0]) == told(read(text))
+
+
+SAYS_DEATH = {
+    "an assert": ABORTED,
+    "a kill": "Killed\n",
+    "a lost worker": "ggml-rpc.cpp:519: Remote RPC server crashed or returned malformed response\n",
+}
+"""As an unknown carrier may print them: at the begin of a line."""
+
+
+@pytest.mark.parametrize("name", SAYS_DEATH)
+def test_who_ends_a_request_did_not_die_before(name: str) -> None:
+    before, after = served(prefix=True)
+    died = read(before + after + SAYS_DEATH[name])
+    assert died.failure is not None
+    assert died.failure.fatal
+    more = "".join(f"9.00.200.00{n} I que    start_loop: processing new tasks\n" for n in range(4))
+    reading = read(before + after + SAYS_DEATH[name] + more + after.replace("9.00.1", "9.00.3"))
+    assert reading.failure is None or not reading.failure.fatal
+    assert reading.failure is None or reading.failure.evidence is Evidence.INFERRED
+    assert reading.outcome is LogOutcome.STARTED
+
+
+def test_who_starts_again_died_before() -> None:
+    before, after = served(prefix=False)
+    reading = read(before + after + "Killed\n" + before + after + after)
+    assert reading.failure is not None
+    assert reading.failure.kind is Kind.KILLED

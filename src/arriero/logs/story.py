@@ -27,6 +27,8 @@ NEAR, GROUP, FAR = 12, 40, 200
 which a death is a consequence."""
 
 RUNTIME: Final = (Phase.WARMUP, Phase.SERVING)
+LATE: Final = 2
+"""Lines that the logger may print after those of a death."""
 SET_BACK: Final = 50_000
 """Microseconds by which a line's clock is behind the last one's only if a process began."""
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
@@ -36,6 +38,7 @@ MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
+_RELEASED: Final = re.compile(r"slot\s+release:")
 _OF_FAILURES: Final = frozenset(
     (Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.DEATH, Act.END, Act.OF_DRAFT)
 )
@@ -171,6 +174,7 @@ class Start:
     saved: int = 0
     checkpoints: int = 0
     """Bytes of the prompt cache and of one slot's checkpoints at their largest."""
+    ready_line: int = -FAR
     saving_line: int = -FAR
     pinned_line: int = -FAR
     worker: bool = False
@@ -771,6 +775,10 @@ class Story:
             start.reserving = True
         if rule.phase is Phase.SERVING:
             self._serving()
+            if rule.id == "idle" or _RELEASED.match(line.text):
+                self._outlived(line)
+            elif rule.to == "ready":
+                start.ready_line = line.number
             if rule.to == "ready":
                 start.ready, start.end = True, None
             start.role = Role.MMPROJ if rule.to == "image" else start.role
@@ -779,6 +787,22 @@ class Story:
             if rule.phase is Phase.LOAD and start.role is Role.MMPROJ:
                 start.role = Role.MAIN
         self._progress(line)
+
+    def _outlived(self, line: Line) -> None:
+        """A request came to its end: the process did not die of what was said before.
+
+        A line or two may be printed late, so a death just before is not taken back; nor is one
+        before the server said again that it is ready, as that was another process.
+        """
+        start = self.start
+        start.deaths = [
+            death
+            for death in start.deaths
+            if line.number - death.last <= LATE or start.ready_line > death.line
+        ]
+        for cause in start.causes:
+            if cause.fatal and line.number - cause.last > LATE and start.ready_line < cause.line:
+                cause.fatal, cause.inferred, cause.went_on = False, True, True
 
     def _serving(self) -> None:
         start = self.start
