@@ -57,7 +57,8 @@ _TABLE: Final = tuple(
         (
             (
                 r"ompatible code object|find code object|NoBinaryForGpu|CO in the bundle"
-                r"|no kernel image|invalid device function|kernel image is invalid|no device code compatible|TensileLibrary"
+                r"|no kernel image|invalid device function|kernel image is invalid"
+                r"|no device code compatible|TensileLibrary"
             ),
             "this build of the engine has no code for this card",
         ),
