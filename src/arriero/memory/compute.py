@@ -135,7 +135,7 @@ class ComputeBound:
         for device in site.devices:
             copied = self._brought(site)
             outputs = device == site.output
-            shared = site.on_host or site.experts_on_host
+            shared = site.on_host or site.experts_on_host or self._is_beyond(site)
             most = self._of_layers(outputs=outputs, shared=shared, copied=copied, flash=flash)
             sure = _COMPLETE.match(device) is not None
             found[device] = Bound(most, self._least(outputs, alone) if sure else 0)
@@ -147,7 +147,7 @@ class ComputeBound:
             return Bound(self._of_layers(outputs=True, flash=flash), self._least(True, alone))
         outputs = not site.output
         if site.on_host or site.experts_on_host or self._is_beyond(site):
-            copied = self._sizes.cache
+            copied = _fetched(self._sizes.cache)
             return Bound(self._of_layers(outputs=True, shared=True, copied=copied, flash=flash))
         if not all(map(_COMPLETE.match, site.devices)):
             outputs = outputs or self._sizes.output >= _LEAST_RANGE
@@ -157,9 +157,15 @@ class ComputeBound:
     def _brought(self, site: Site) -> int:
         """The largest weights and caches that a device brings from the host to compute with."""
         if not site.on_host:
-            return self._sizes.experts if site.experts_on_host else 0
-        head = self._sizes.output if self._outputs > 1 and not site.output else 0
-        return self._sizes.cache + max(self._sizes.block, head)
+            return _fetched(self._sizes.experts) if site.experts_on_host else 0
+        here = site.output and all(map(_COMPLETE.match, site.devices))
+        head = self._sizes.output if self._outputs > 1 and not here else 0
+        return self._caches_fetched + _fetched(max(self._sizes.block, head))
+
+    @property
+    def _caches_fetched(self) -> int:
+        recurrent = self._h.n_embd_r + self._h.n_embd_s > 0
+        return (11 if recurrent else 3) * self._sizes.cache
 
     # parts
 
@@ -209,9 +215,9 @@ class ComputeBound:
             rows = times * _F32 * self._rows * state
             phases.append(_F32 * self._tokens * wide.recurrent + rows)
         if outputs:
-            logits = self._logits(self._outputs) + 3 * _F32 * self._outputs * self._h.n_embd
+            logits = self._logits(self._outputs) + 4 * _F32 * self._outputs * self._h.n_embd
             phases.append(logits + (inner if shared else 0))
-        return self._inputs(flash) + kept + max(phases) + copied * 3 // 2 + _FIXED
+        return self._inputs(flash) + kept + max(phases) + copied + _FIXED
 
     def _inputs(self, flash: bool, *, on_host: bool = False) -> int:
         """Masks, and the copies of all inputs that a pipeline holds."""
@@ -239,7 +245,8 @@ class ComputeBound:
         """
         if not self._has_context:
             return 0
-        logits = _F32 * self._asked * self._h.n_vocab if outputs else 0
+        wanted = outputs and not self._request.embeddings
+        logits = _F32 * self._asked * self._h.n_vocab if wanted else 0
         heads = min(filter(None, self._h.n_head), default=0)
         off = alone and not self._flash and self._h.causal
         scores = _F32 * heads * self._tokens * self._widest_cells if off else 0
@@ -263,7 +270,12 @@ class ComputeBound:
         if all(map(_COMPLETE.match, site.devices)):
             return False
         recurrent = self._h.n_embd_r + self._h.n_embd_s > 0
-        return recurrent or max(self._sizes.block, self._largest(self._flash)) >= _LEAST_RANGE
+        quantised = not self._flash and _QUANTISED.match(self._request.type_k) is not None
+        return (
+            recurrent
+            or quantised
+            or max(self._sizes.block, self._largest(self._flash)) >= _LEAST_RANGE
+        )
 
     def _may_lose_flash(self, site: Site) -> bool:
         """Whether ``auto`` may turn flash attention off, as it does where some device has none."""
@@ -273,6 +285,11 @@ class ComputeBound:
             return True
         reach = _LEAST_RANGE if site.software else _USUAL_RANGE
         return self._loses_sinks or self._largest(flash=True) >= reach
+
+
+def _fetched(size: int) -> int:
+    """Room for a weight that is brought here, and what is kept of the one before."""
+    return size * 3 // 2
 
 
 class _Sizes:
@@ -315,7 +332,7 @@ class _Widths:
         inner = self._number("ssm.inner_size")
         taps = max(1, self._number("ssm.conv_kernel") - 1)
         channels = h.n_embd_r // taps if inner else h.n_embd_r
-        self.recurrent = 2 * channels + (6 * inner or 10 * h.n_embd)
+        self.recurrent = 2 * channels + (6 * inner or 12 * h.n_embd)
 
     def _number(self, key: str) -> int:
         value = self._header.metadata.get(f"{self._arch}.{key}")

@@ -32,6 +32,7 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     STEADY,
     Affects,
+    Applies,
     Class,
     Found,
     Gotcha,
@@ -82,10 +83,13 @@ def detect(facts: Facts) -> Iterator[Found]:
             what, severity = f"has {left} left at the start", Severity.INFO
         else:
             continue
+        open_ = lacks > 0 and pool.starts is not False
         yield Found(
             because=f"{pool.name} {what}, and with {flag} {command.value(flag)} fit may not move"
             " anything",
             severity=severity,
+            applies=Applies.MAYBE if open_ else Applies.YES,
+            missing=("compute, which is only a bound without the engine",) if open_ else (),
             edit=(Edit(flag=flag),) if severity is None else (),
             flag=flag,
         )
