@@ -65,3 +65,12 @@ def test_messages_mean_what_the_source_says(case: dict[str, Any]) -> None:
         assert [n.count for n in reading.notices if n.id == "restart_loop"] == [case["restarts"]]
     if "n_ctx" in case:
         assert reading.effective.n_ctx == case["n_ctx"]
+
+
+def test_a_first_try_is_no_second_one() -> None:
+    log = b"""\
+level=INFO source=runner.go:1290 msg=load request="{Operation:fit LoraPath:[] Parallel:1}"
+level=INFO source=server.go:1 msg="llama runner started in 2.1 seconds"
+"""
+    (reading,) = read_log([log])
+    assert "attempt_repeated" not in {notice.id for notice in reading.notices}

@@ -468,8 +468,8 @@ class Story:
             if cause is not None and cause.rule.startswith("kernel_"):
                 start.causes.remove(cause)  # the line before did not say whose it was
             return
-        if rule.id.startswith("range_check") and start.phase in RUNTIME:
-            return
+        if rule.id.startswith(("range_check", "http_")) and start.phase in RUNTIME:
+            return  # while serving, statuses are those of requests
         if rule.id == "tensor_data" and self.uses_rpc:
             kind = Kind.RPC
         if kind in MILD:
@@ -628,6 +628,8 @@ class Story:
     def _retry(self, event: Event, line: Line) -> None:
         if event.rule.to == "at_once" and not self._just_failed(line):
             return  # the first try, or one that somebody asked for later
+        if event.rule.to == "went_on" and not self.start.causes:
+            return  # the first try: nothing failed before it
         for cause in self.start.causes[-1:]:
             if event.rule.to in ("went_on", "at_once"):
                 cause.went_on = True
