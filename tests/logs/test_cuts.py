@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from arriero.base.words import Component, Evidence
-from arriero.logs import read_log
+from arriero.logs import LogReader, read_log
 from arriero.logs.model import Failure
 from arriero.logs.story import MEMORY
 
@@ -154,3 +154,16 @@ def test_what_a_dry_run_printed_names_the_refusal_of_the_same_size() -> None:
     (reading,) = read_log([(log.replace("80.00", "4020.00") + LOADED + REFUSED).encode()])
     assert reading.failure is not None
     assert reading.failure.component is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(132, "environment"), (-4, "environment"), (133, "crash"), (-11, "crash"), (137, "killed")],
+)
+def test_an_end_that_only_the_status_shows(status: int, kind: str) -> None:
+    reader = LogReader()
+    reader.feed("srv    load_model: loading model 'm.gguf'")
+    (reading,) = reader.readings(status)
+    assert reading.failure is not None
+    assert (reading.failure.kind, reading.failure.component) == (kind, None)
+    assert (reading.failure.cpu is not None) is (kind == "environment")

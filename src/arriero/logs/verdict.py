@@ -24,7 +24,7 @@ from arriero.logs.story import (
     Story,
 )
 
-_DEADLY: Final = (4, 6, 7, 8, 9, 11)
+_DEADLY: Final = (4, 5, 6, 7, 8, 9, 11, 31)
 _SIGILL: Final = 4
 _SIGKILL: Final = 9
 _GROWN: Final = 1024 * MIB
