@@ -18,6 +18,8 @@ _ENV: Final = pattern(r"\(env: (\w+)\)")
 _DEFAULT: Final = pattern(r"\bdefault: (?:'([^']*)'|([^,;()]*))")
 _LEVEL: Final = pattern(r"- (\d+): ([a-z]+)")
 _ENUM: Final = pattern(r"(?:\{([^}]+)\}|\[([\w|-]+)\]|<(\w+(?:\|\w+)+)>)\Z")
+_ALLOWED: Final = pattern(r"allowed values: ([\w, -]+?)(?= \(|\Z)")
+_LISTED: Final = pattern(r"(?:^| )- ([a-z][\w+-]*)(?: \([^)]*\))?:(?= )")
 _LONGEST_HELP: Final = 1 << 20
 
 
@@ -36,6 +38,8 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: str | None = None
     choices: tuple[str, ...] = ()
     default: str | None = None
+    words: tuple[str, ...] = ()
+    """Words that its help names as values, besides ``choices``."""
     removed: bool = False
     deprecated: bool = False
 
@@ -131,12 +135,17 @@ def _flag(names: list[str], hint: str, about: str) -> Flag:
     default = _DEFAULT.search(about)
     enum = _ENUM.match(hint)
     choices = re.split(r"[,|]", next(filter(None, enum.groups()))) if enum else []
+    allowed = _ALLOWED.search(about)
+    words = allowed[1].replace(" ", "").split(",") if allowed else _LISTED.findall(about)
+    if re.fullmatch(r"[a-z][\w-]*(?:,[a-z][\w-]*){2,}", hint):
+        words = hint.split(",")
     return Flag(
         names=tuple(positives),
         negatives=tuple(negatives),
         arity=arity,
         env=env[-1] if env else None,
         choices=tuple(choices),
+        words=tuple(dict.fromkeys(words)) if arity == 1 else (),
         default=(default.group(1) or default.group(2)).strip() if default else None,
         removed="argument has been removed" in about,
         deprecated="DEPRECATED" in about,

@@ -8,7 +8,8 @@ flag is gone, since it was taken for the value.
 Root cause
 ----------
 `-fa` was a switch once and takes `on`, `off` or `auto` now. In a command from an older post the
-word after it is the next flag. llama-server never looks whether a value looks like a flag.
+word after it is the next flag. llama-server never looks whether a value looks like a flag. Other
+values come from forks, other builds or other programs: each flag knows its own words and numbers.
 
 Workaround
 ----------
@@ -25,7 +26,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from arriero.command import Item
+from arriero.command import Flag, Item
+from arriero.command.flags import KNOWN
+from arriero.command.place import fork_of_value
+from arriero.command.values import takes
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
@@ -44,61 +48,89 @@ from arriero.record import Edit
 GOTCHA = Gotcha(
     kind=Class.CONFIGURATION,
     severity=Severity.ERROR,
-    updated="2026-11-30",
+    updated="2026-12-01",
     concepts=("flags", "flash attention"),
     log=("error while handling argument",),
     provenance=Provenance(builds="seen on 10068 and 10434", command="-fa --jinja"),
     related=("flag-unknown",),
 )
-_NUMBERS = {
-    *("-c", "-n", "-b", "-ub", "-np", "-t", "-tb", "-ngl", "-ncmoe", "-ctxcp", "-cms", "-cram"),
-    *("--cache-reuse", "--port", "-fitc"),
-}
-"""Flags that the engine reads as whole numbers."""
-_NUMBER = re.compile(r"\s*[+-]?\d")
-_LAYERS = frozenset(["auto", "all"])
 _OPEN = re.compile(r"[$`%{]")
 """What a file leaves to others to fill in."""
-_WORDS = frozenset(["on", "off", "true", "false", "enabled", "disabled", "1", "0", "auto", "-1"])
+_TYPES = frozenset({"--cache-type-k", "--cache-type-v", "--spec-type"})
+"""Flags whose values forks have more of."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
+    sure = facts.own and (facts.build is None or facts.build in KNOWN)
     for item in facts.command.items:
         flag = item.flag
         if flag is None or flag.removed or flag.arity == 0:
             continue
         switch = "on" in flag.choices
         swallowed = bool(item.values) and facts.command.flags.get(item.values[-1]) is not None
-        words = {*flag.choices, *(_WORDS if switch else ())}
-        wrong = bool(flag.choices) and (swallowed or item.value not in words)
-        if item.complete and (_OPEN.search(item.value or "") or not (wrong or _no_number(item))):
+        wrong, can = _refused(item, flag, facts.build)
+        open_word = _OPEN.search(item.value or "") and not (item.value or "").startswith("{")
+        if item.complete and (open_word or not wrong):
             continue
+        if item.complete and swallowed and not wrong:
+            continue
+        doubt = not facts.own or (item.complete and not swallowed and not sure)
         yield Found(
-            because=_told(item, swallowed),
-            applies=Applies.YES if facts.own else Applies.MAYBE,
-            missing=() if facts.own else ("the flags of the engine that will run it",),
+            because=_told(item, swallowed, can),
+            applies=Applies.MAYBE if doubt else Applies.YES,
+            missing=("the flags of the engine that will run it",) if doubt else (),
             edit=_given(item) if switch and (swallowed or not item.complete) else (),
             flag=item.name,
         )
+    yield from _by_variable(facts, sure)
 
 
-def _told(item: Item, swallowed: bool) -> str:
-    choices = ", ".join(item.flag.choices) if item.flag else ""
+def _refused(item: Item, flag: Flag, build: int | None) -> tuple[bool, str]:
+    """Whether the engine refuses a value, and what it takes."""
+    known = takes(flag.canonical, build)
+    value = item.value or ""
+    if known is None:
+        wrong = bool(flag.choices) and value not in flag.choices
+        return wrong, ", ".join(flag.choices)
+    if value in flag.choices or value in flag.words:
+        return False, ""  # its own help names it
+    if flag.canonical == "--spec-type":
+        fine = all(map(known.accepts, value.split(",")))
+    else:
+        fine = known.accepts(value)
+    return not fine, ", ".join(flag.choices) or known.told()
+
+
+def _by_variable(facts: Facts, sure: bool) -> Iterator[Found]:
+    """Values that variables of the command give, where no flag does."""
+    command = facts.command
+    for flag in command.flags.flags:
+        if flag.arity != 1 or flag.env is None or command.count(flag.canonical):
+            continue
+        value = command.environ.get(flag.env)
+        if value is None or _OPEN.search(value):
+            continue
+        known = takes(flag.canonical, facts.build)
+        if known is None or value in (*flag.choices, *flag.words) or known.accepts(value):
+            continue
+        if flag.canonical == "--spec-type" and all(map(known.accepts, value.split(","))):
+            continue
+        yield Found(
+            because=f"{flag.env}={value[:60]}; it can be {known.told()}",
+            applies=Applies.YES if sure else Applies.MAYBE,
+            missing=() if sure else ("the flags of the engine that will run it",),
+            flag=flag.canonical,
+        )
+
+
+def _told(item: Item, swallowed: bool, can: str) -> str:
     if not item.complete:
-        return f"{item.name} has no value" + (f"; it takes {choices}" if choices else "")
-    taken = (
-        f"{item.name} takes {item.value} for its value"
-        if swallowed
-        else f"{item.name} {item.value}"
-    )
-    return f"{taken}; it can be {choices or 'a whole number'}"
-
-
-def _no_number(item: Item) -> bool:
-    names = set(item.flag.names if item.flag else ())
-    if not names & _NUMBERS or ("-ngl" in names and item.value in _LAYERS):
-        return False
-    return _NUMBER.match(item.value or "") is None
+        return f"{item.name} has no value" + (f"; it takes {can}" if can else "")
+    if swallowed:
+        return f"{item.name} takes {item.value} for its value; it can be {can}"
+    fork = fork_of_value(item.value) if item.flag and item.flag.canonical in _TYPES else None
+    other = f" ({item.value} is of {fork})" if fork else ""
+    return f"{item.name} {item.value[:60]}; it can be {can}{other}"
 
 
 def _given(item: Item) -> tuple[Edit, ...]:

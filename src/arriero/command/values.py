@@ -1,0 +1,140 @@
+"""Which values a flag takes, as engines answered that were asked with ``scripts/flag_values.py``.
+
+llama-server reads a number as far as it goes (``std::stoi``, ``std::stof``): ``64K`` is 64 and no
+error, which is another rule's matter.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+FREE: Final = ("x", "-1", "99999999999", "a,b")
+"""A flag that takes all of these takes every word."""
+_NUMBERS: Final = (*range(-3, 9), 10, 99, 100, 101, 1000, 1024, 1025, 65535, 65536)
+_WORDS: Final = ("on", "off", "auto", "true", "false", "enabled", "disabled", "none", "all")
+PROBES: Final = (
+    *FREE,
+    *map(str, _NUMBERS),
+    *_WORDS,
+    *("1.5", "nan", "1,2", "1,b", "{}", "1x", "yes", "no", "default"),
+)
+_WHOLE: Final = re.compile(r"\s*[+-]?\d+")
+_REAL: Final = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+|inf(?:inity)?|nan)", re.IGNORECASE)
+_PART: Final = re.compile(r"[,/]")
+
+
+class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one flag takes.
+
+    ``reads`` says how a number is read: ``whole`` (32 bits), ``long`` (a whole number of 64 bits),
+    ``real``, ``list`` (of reals), ``json``, or ``word`` where only ``words`` are taken. ``least``
+    and ``most`` are inclusive and null where nothing is known to be refused; ``words`` are taken
+    whatever the number.
+    """
+
+    reads: str
+    words: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    gap: int | None = None
+    """A number between them that is refused."""
+
+    def told(self) -> str:
+        """What can be given, in words."""
+        number = {"whole": "a whole number", "long": "a whole number", "real": "a number",
+                  "list": "numbers parted by commas", "json": "JSON"}.get(self.reads)  # fmt: skip
+        if number and self.least is not None and self.most is not None:
+            number += f" from {self.least} to {self.most}"
+        elif number and self.least is not None:
+            number += f" from {self.least} up"
+        if number and self.gap is not None:
+            number += f" but {self.gap}"
+        return ", ".join((*self.words, *((number,) if number else ())))
+
+    def accepts(self, value: str) -> bool:
+        """Whether the engine takes it."""
+        if self.reads == "word":
+            # A list of such words may be given for some; the engine names the one that is wrong.
+            return value in self.words
+        if value in self.words:
+            return True
+        if self.reads == "json":
+            return _is_json(value)
+        if self.reads in ("real", "list"):
+            parts = _PART.split(value) if self.reads == "list" else [value]
+            parts = [part for part in parts if part] or [value]
+            return all(_REAL.match(part) for part in parts) and self._within(parts[0])
+        found = _WHOLE.match(value)
+        if found is None:
+            return False
+        limit = 1 << (31 if self.reads == "whole" else 63)
+        return -limit <= int(found[0]) < limit and self._within(value)
+
+    def _within(self, value: str) -> bool:
+        found = _WHOLE.match(value)
+        if found is None:
+            return True
+        number = int(found[0])
+        low = self.least is not None and number < self.least
+        high = self.most is not None and number > self.most
+        return not (low or high or number == self.gap)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def conclude(answers: Mapping[str, bool]) -> Takes | None:
+    """What a flag takes by an engine's answers to :data:`PROBES` and the words of its help.
+
+    None where that is no number, no JSON and no few words: a path, an address, a pattern.
+    """
+    taken = {value for value, fine in answers.items() if fine}
+    numbers = [number for number in _NUMBERS if str(number) in taken]
+    words = tuple(v for v in answers if v in taken and re.fullmatch(r"[a-z][\w+-]*|[01]|-1", v))
+    words = tuple(word for word in words if word != "nan")
+    if len(numbers) < 4:
+        named = [word for word in words if not re.fullmatch(r"[01]|-1", word)]
+        return Takes(reads="word", words=words) if len(named) > 1 else None
+    if "1x" not in taken or answers.get("x"):
+        return Takes(reads="json", words=()) if "{}" in taken and "1x" not in taken else None
+    reads = "whole" if "99999999999" not in taken else "real" if "nan" in taken else "long"
+    if reads in ("real", "long") and "1,b" not in taken:
+        reads = "list"
+    least, most = min(numbers), max(numbers)
+    inside = [n for n in _NUMBERS if least <= n <= most and n not in numbers]
+    return Takes(
+        reads=reads,
+        words=tuple(word for word in words if not re.fullmatch(r"[01]|-1", word)),
+        least=None if least == _NUMBERS[0] else least,
+        most=None if most == _NUMBERS[-1] else most,
+        gap=inside[0] if len(inside) == 1 else None,
+    )
+
+
+@functools.cache
+def _tables() -> dict[str, dict[str, Takes]]:
+    data = Path(__file__).with_name("values.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, dict[str, Takes]])
+
+
+def takes(name: str, build: int | None) -> Takes | None:
+    """What a flag takes on a build, or the newest one known; null where that was not asked.
+
+    Args:
+        name: The flag's first long name.
+        build: The build, if it is known; of an older one than all the oldest is taken.
+    """
+    tables = _tables()
+    known = [b for b in map(int, tables) if build is None or b <= build] or [min(map(int, tables))]
+    return tables[str(max(known))].get(name)
