@@ -29,6 +29,7 @@ from arriero.command.values import Takes, conclude, takes
         ("--prio", ("-1", "3"), ("-2", "4", "high")),
         ("--sleep-idle-seconds", ("-1", "600"), ("0", "-2")),
         ("--reasoning-budget", ("-1", "0"), ("-2", "none")),
+        ("--repeat-penalty", ("1.1", "0.5", "0x10"), ("0", "-1", "x")),
         ("--temp", ("0.7", ".5", "-1"), ("hot", "")),
         ("--chat-template-kwargs", ('{"a":1}', "{}"), ("{a}", '{"x":"a')),
         ("--ctx-size", ("8192", "64K"), ("99999999999", "max")),
@@ -100,6 +101,8 @@ def test_the_engine_still_takes_them(
         if known is None or flag.arity != 1 or flag.removed:
             continue
         for value in dict.fromkeys(_asked(known)):
+            if (flag.canonical, value) == ("--numa", ""):
+                continue  # taken, and means nothing
             done = subprocess.run(
                 [binary, flag.canonical, value, "--version"],
                 env=env, cwd=tmp_path, capture_output=True, timeout=60, check=False,

@@ -69,12 +69,19 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.reads in ("real", "list"):
             parts = _PART.split(value) if self.reads == "list" else [value]
             parts = [part for part in parts if part] or [value]
-            return all(_REAL.match(part) for part in parts) and self._within(parts[0])
+            return all(_REAL.match(part) for part in parts) and self._above(parts[0])
         found = _WHOLE.match(value)
         if found is None:
             return False
         limit = 1 << (31 if self.reads == "whole" else 63)
         return -limit <= int(found[0]) < limit and self._within(value)
+
+    def _above(self, value: str) -> bool:
+        """Whole numbers alone were asked: what lies between two of them is not known, and fine."""
+        found = _REAL.match(value)
+        if self.least is None or found is None or re.match(r"\s*[+-]?0x", value, re.IGNORECASE):
+            return True
+        return not float(found[0]) <= self.least - 1
 
     def _within(self, value: str) -> bool:
         found = _WHOLE.match(value)
