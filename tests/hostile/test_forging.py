@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ DATA = Path(__file__).parent / "data"
 RUNS = ("requests", "template", "embedding", "draft")
 PREFIXES = ("--log-prefix", "--no-log-prefix")
 HARMLESS = "why does it say so"
-_STAMP = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} ")
+_STAMP = re.compile(r"(?m)^\d+\.\d\d\.\d{3}\.\d{3} ")
 _WRITTEN = re.compile(FIRST + r"(?P<quote>\\*)\"(?:(?P<escaped>\\+)n|\n)'" + LAST)
 
 
@@ -103,7 +104,9 @@ def forge(build: int, name: str, said: Callable[[int], str]) -> str:
     """One log with a phrase in each place of one run (by its number), served before and after."""
     before, after = served(not name.endswith("--no-log-prefix"))
     places = captured(build)[name]
-    return before + "".join(planted(p, said(n)) + "\n" + after for n, p in enumerate(places))
+    log = before + "".join(planted(p, said(n)) + "\n" + after for n, p in enumerate(places))
+    at = count()
+    return _STAMP.sub(lambda _: f"0.{(n := next(at)) // 1000:02}.{n % 1000:03}.000 ", log)
 
 
 @cache

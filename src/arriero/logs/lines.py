@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from arriero.logs.quoted import own_words
+from arriero.base.prompts import echo_start
+from arriero.logs.quoted import is_of_loop, own_words
 
 MAX_LINE = 4096
 """Characters of a line that are looked at."""
@@ -104,7 +105,7 @@ def clean(raw: str, number: int, *, columns: bool = True) -> Line:
             continue
         found = _OUTER.match(text) if _MAYBE_OUTER.match(text) else None
         if found is None:
-            before = _columns(text) if columns else 0
+            before = _columns(text) if columns and stamp is None else 0
             if not before:
                 break
             text = text[before:]
@@ -124,10 +125,12 @@ _COLUMNS_END = 160
 
 def _columns(text: str) -> int:
     """Where a line of the server begins behind columns of a table or an export; 0 for nowhere."""
-    if _STRONG_START.match(text):
+    if _STRONG_START.match(text) or is_of_loop(text):
         return 0
     ends = (found.end() for found in _COLUMN.finditer(text, 0, _COLUMNS_END))
-    return next((end for end in ends if _STRONG_START.match(text, end)), 0)
+    end = next((end for end in ends if _STRONG_START.match(text, end)), 0)
+    echo = echo_start(text) if end else -1
+    return 0 if 0 <= echo < end else end
 
 
 _RELAY = re.compile(r"\\n|; (?=\w+: )|\s(?:→|⇒|->|=>)\s")

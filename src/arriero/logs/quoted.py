@@ -36,6 +36,11 @@ _ASIDE: Final = re.compile(r"['\"=`{]")
 _ABOUT: Final = re.compile(r": |:\\|['\"`\\{=]")
 
 
+def is_of_loop(text: str) -> bool:
+    """Whether a line begins as those of the server's loop do."""
+    return _LOOP.match(text) is not None
+
+
 def own_words(text: str) -> tuple[str, int, int]:
     """The part of a line that the server wrote, and between where a message of it begins.
 
