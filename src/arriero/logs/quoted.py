@@ -26,7 +26,7 @@ _QUOTE_END: Final = re.compile(r"'(?:\)| is not marked as EOG| skipped|, start=[
 _UNSTAMPED: Final = "error parsing grammar:"
 """Repeats a text, and has no prefix itself."""
 _HEAD: Final = re.compile(r"\w{1,60}:\s")
-_OLD_LOOP: Final = re.compile(r"(?:INFO|WARN|ERR) +\[|(?:request|response|main|llama_server):\s")
+_OLD_LOOP: Final = re.compile(r"(?:INFO|WARN|ERR) +\[|(?:request|response):\s")
 # An error that is passed on says first what it is, and then what it is about.
 _PASSED_ON: Final = re.compile(
     r"(?:task id = -?\d{1,9},\s{1,4}error: )?(?:[\w() ]{0,40}\bgot (?:another )?exception: )?"
