@@ -32,7 +32,8 @@ _PART: Final = re.compile(r"[,/]")
 class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one flag takes.
 
-    ``reads`` says how a number is read: ``whole`` (32 bits), ``long`` (a whole number of 64 bits),
+    ``reads`` says how a number is read: ``whole`` (32 bits), ``long`` (of 64 bits, or a real
+    that is no ``nan``),
     ``real``, ``list`` (of reals), ``json``, or ``word`` where only ``words`` are taken. ``least``
     and ``most`` are inclusive and null where nothing is known to be refused; ``words`` are taken
     whatever the number.
@@ -74,7 +75,8 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if found is None:
             return False
         limit = 1 << (31 if self.reads == "whole" else 63)
-        return -limit <= int(found[0]) < limit and self._within(value)
+        within = self._within if self.reads == "whole" else self._above
+        return -limit <= int(found[0]) < limit and within(value)
 
     def _above(self, value: str) -> bool:
         """Whole numbers alone were asked: what lies between two of them is not known, and fine."""
