@@ -1,4 +1,4 @@
-"""Headers that lie, read and planned: each must give a plan or one clear error.
+"""Headers that lie, through plan, skeleton and check: each must give a result or one clear error.
 
     python bench/fuzz.py [--cases 100000] [--first 0] [--workers 2] [--keep DIRECTORY]
 
@@ -16,28 +16,33 @@ import argparse
 import copy
 import math
 import multiprocessing
+import os
 import random
 import resource
 import signal
 import struct
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from arriero.base.errors import ArrieroError, NotFoundError
 from arriero.command import Command, builtin_flags, parse_command
-from arriero.gguf import read_source
+from arriero.gguf import Header, read_source
+from arriero.gguf.skeleton import neutral, write_header
+from arriero.jobs.check import Options, check_command
+from arriero.jobs.skeleton import shrunk
 from arriero.memory import parse_pools, plan_budget
 
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
@@ -50,6 +55,10 @@ TYPICAL: Final = 300
 """Cases that are run first, to know what a typical one takes."""
 BYTES: Final = 64 << 20
 LONGEST_MESSAGE: Final = 400
+CHECKED: Final = 20
+"""Every so many cases go through check too, which takes many times what a plan takes."""
+SCRATCH: Final = Path("/dev/shm")  # noqa: S108  a name of its own is made in it
+"""Where a file costs no disk."""
 
 STRING, ARRAY = 8, 9
 SIZES: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
@@ -503,6 +512,7 @@ class Case:
     command: Command
     pools: str
     build: int | None
+    number: int = 0
 
 
 def made(parts: Parts, r: random.Random) -> tuple[bytes, int]:
@@ -544,7 +554,7 @@ def case_of(number: int) -> Case:
     for _ in range(r.choice((1, 1, 2, 2, 3, 5, 8))):
         r.choice(LIES)(parts, r)
     files = dict(split(parts, r)) if r.random() < 0.06 else {"m.gguf": made(parts, r)}
-    return Case(files, command(r.choice(COMMANDS)), r.choice(POOLS), r.choice(BUILDS))
+    return Case(files, command(r.choice(COMMANDS)), r.choice(POOLS), r.choice(BUILDS), number)
 
 
 @cache
@@ -585,6 +595,9 @@ def run(case: Case) -> str:
     """What becomes of a case: ``plan``, or the id of an error."""
     try:
         header = read_source(Made(next(iter(case.files)), case.files))
+        told(skeleton_of, header)
+        if case.number % CHECKED == 0:
+            told(checked, case)
         plan = plan_budget(
             header,
             case.command,
@@ -595,11 +608,7 @@ def run(case: Case) -> str:
             mmproj=header,
         )
     except ArrieroError as error:
-        message = f"{error.message} {error.hint}"
-        if not message.isprintable() or not error.message:
-            raise WrongError(f"message with control characters: {message!r}") from None
-        if len(message) > LONGEST_MESSAGE:
-            raise WrongError(f"message of {len(message)} characters: {message[:200]}") from None
+        judge(error)
         reader = any(f.name == "read_source" for f in traceback.extract_tb(error.__traceback__))
         return f"{'read' if reader else 'plan'}: {error.id}"
     msgspec.json.encode(plan)
@@ -610,6 +619,52 @@ def run(case: Case) -> str:
         if not note.text.isprintable() or len(note.text) > LONGEST_MESSAGE:
             raise WrongError(f"note that cannot be shown: {note.text[:200]!r}")
     return "plan"
+
+
+def judge(error: ArrieroError) -> None:
+    message = f"{error.message} {error.hint}"
+    if not message.isprintable() or not error.message:
+        raise WrongError(f"message with control characters: {message!r}") from None
+    if len(message) > LONGEST_MESSAGE:
+        raise WrongError(f"message of {len(message)} characters: {message[:200]}") from None
+
+
+_T = TypeVar("_T")
+
+
+def told(what: Callable[[_T], None], of: _T) -> None:
+    """Do it; an error of Arriero's own is an answer too, if it can be shown."""
+    try:
+        what(of)
+    except ArrieroError as error:
+        judge(error)
+
+
+def skeleton_of(header: Header) -> None:
+    """Write the model without its weights, as it is and with fewer layers."""
+    with scratch() as place:
+        whole = neutral(header).header
+        write_header(whole, place / "whole.gguf")
+        write_header(shrunk(whole), place / "small.gguf")
+
+
+def checked(case: Case) -> None:
+    """Check the command with the model as a file of the command's."""
+    with scratch() as place:
+        for name, (data, size) in case.files.items():
+            path = place / Path(name).name
+            path.write_bytes(data)
+            os.truncate(path, max(min(size, 1 << 40), len(data)))
+        first = Path(next(iter(case.files))).name
+        words = ["llama-server", "-m", first, *case.command.words[3:]]
+        options = Options(budget=parse_pools(case.pools), assume_build=case.build or 10434)
+        check_command(words, options, environ={}, cwd=place)
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=SCRATCH if SCRATCH.is_dir() else None) as name:
+        yield Path(name)
 
 
 @dataclass

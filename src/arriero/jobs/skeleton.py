@@ -120,7 +120,7 @@ def write_of(
             return _record(header, paths, kept=tuple(header.metadata))
     finally:
         source.close()
-    small = _shrunk(whole.header) if shrink else whole.header
+    small = shrunk(whole.header) if shrink else whole.header
     paths = skeleton.write_header(small, path)
     return _record(
         header,
@@ -157,7 +157,7 @@ def _key(header: Header, name: str) -> str:
 # --- smaller ------------------------------------------------------------------------------------
 
 
-def _shrunk(header: Header) -> Header:
+def shrunk(header: Header) -> Header:
     """As few layers, experts and tokens as keep every kind of layer."""
     small = _fewer_layers(header)
     if (experts := skeleton.fewer_experts(small)) is not None:
