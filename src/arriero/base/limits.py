@@ -68,5 +68,22 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(0, "it is no regular file")
 
 
+def expanded(typed: str | Path) -> Path:
+    """The path with ``~`` filled in; as it is where no such user is known."""
+    try:
+        return Path(typed).expanduser()
+    except RuntimeError:
+        return Path(typed)
+
+
+def file_at(directory: Path, typed: str) -> Path | None:
+    """The file that somebody means by a path, ``~`` filled in; null where there can be none."""
+    try:
+        path = directory / expanded(typed)
+        return path if path.is_file() else None
+    except (OSError, ValueError):  # too long, a null in it
+        return None
+
+
 def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

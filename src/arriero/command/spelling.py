@@ -57,6 +57,9 @@ def respelled(
     if not written.source or any(at is not None and at >= len(places) for at in command.origins):
         note = f"{written.path} has no line of words: this one is for a shell"
         return tuple(quoted), _notes((note,), asked)
+    if any(is_hidden(c) and c != "\n" for one in written.source for c in one.text):
+        note = f"{written.path} holds characters that act on a terminal: its words are quoted anew"
+        return tuple(quoted), _notes((note,), asked)
     again = _Again(
         frozenset(places), lambda text: scrub(_masked(text, command.secrets())),
         written.dialect, dict(zip(places, written.words, strict=True)), asked,

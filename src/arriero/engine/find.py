@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import EngineError, NotFoundError
 from arriero.engine.installation import Engine, describe
 
@@ -76,7 +77,7 @@ def _is_path(name: str) -> bool:
 
 def _named(name: str, origin: str, environ: Mapping[str, str], cwd: Path) -> Path:
     """A path as given, or a bare name: a file here (except in a command) or on PATH."""
-    path = cwd / Path(name).expanduser()
+    path = cwd / limits.expanded(name)
     if path.exists() and (_is_path(name) or origin != "the command"):
         return path
     found = None if _is_path(name) else _on_path(name, environ)

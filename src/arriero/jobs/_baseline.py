@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, serving
@@ -132,7 +133,7 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
     typed = command.model_path()
     if typed is None:
         return None, None
-    path = cwd / Path(typed).expanduser()
+    path = cwd / limits.expanded(typed)
     if not path.exists():
         raise NotFoundError(
             f"no model file {typed}", hint="is the path right, from here?", id="no-model"

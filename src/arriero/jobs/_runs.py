@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, RecordError
 from arriero.base.words import Component
 from arriero.command import Command
@@ -185,7 +186,7 @@ def _planner(ground: Ground) -> Planner | None:
     draft, typed = None, command.value("-md")
     if typed is not None:
         with suppress(ArrieroError):  # the trial will show what the engine says of it
-            draft = read_header(Path.cwd() / Path(typed).expanduser())
+            draft = read_header(Path.cwd() / limits.expanded(typed))
     return Planner(
         ground.engine, read_header(model), command, model=model, pools=ground.pools, draft=draft
     )

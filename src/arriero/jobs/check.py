@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
@@ -230,13 +231,13 @@ class _Checking:
         if any(mark in program for mark in "/\\") and not self._is_at_hand(
             program, command, source
         ):
-            here = (self.cwd / program).is_file()
+            here = limits.file_at(self.cwd, program) is not None
             why = "is not started to ask it, since a file names it" if here else "is not here"
             return Place(f"{program} {why}")
         if program.startswith("$"):
             return Place(f"{program} is left to others to fill in")
         model = command.model_path()
-        if model is not None and (self.cwd / Path(model).expanduser()).is_file():
+        if model is not None and limits.file_at(self.cwd, model) is not None:
             return None  # the file is for this machine
         name = Path(source.written.path).name
         return Place(f"nothing tells that {name} is for this machine", devices=True)
@@ -351,8 +352,8 @@ class _Checking:
         """The header of a file that the command names."""
         if typed is None:
             return None
-        path = self.cwd / Path(typed).expanduser()
-        if not path.is_file():
+        path = limits.file_at(self.cwd, typed)
+        if path is None:
             notes.append(f"no model file {typed}: its header is not known")
             return None
         from arriero.gguf import read_header

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from arriero.advice import advise
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, EngineError, NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import (
@@ -384,7 +385,7 @@ class _Job:
         return None if typed is None or _is_remote(typed) else self._read(typed, flag)
 
     def _read(self, spec: str, flag: str) -> Header:
-        typed = spec if _is_remote(spec) else str(Path(spec).expanduser())
+        typed = spec if _is_remote(spec) else str(limits.expanded(spec))
         try:
             source = open_model(typed, cwd=self._cwd, environ=self._command.environ)
         except NotFoundError as error:

@@ -7,9 +7,9 @@ Sources: ``tools/mtmd/clip.cpp`` and ``tools/server/server-context.cpp`` of buil
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from arriero.base import limits
 from arriero.base.words import Component, Method
 from arriero.command import Command
 from arriero.engine.request import ProjectorRequest
@@ -58,7 +58,7 @@ def request_of(
         use_gpu = use_gpu and device != "none"
     said = command.value("-fa") or "auto"
     return ProjectorRequest(
-        path=Path(path).expanduser(),
+        path=limits.expanded(path),
         use_gpu=use_gpu,
         device=device,
         flash_attn=cast(

@@ -293,8 +293,8 @@ class _Lexer:
         word.parts.append("")
         while self.at < len(self.text) and self.text[self.at] != '"':
             char = self.text[self.at]
-            if char == "\\" and self.text[self.at + 1 : self.at + 2] in '$`"\\\n':
-                escaped = self.text[self.at + 1]
+            escaped = self.text[self.at + 1 : self.at + 2]
+            if char == "\\" and escaped and escaped in '$`"\\\n':
                 word.parts.append("" if escaped == "\n" else escaped)
                 self._skip(2)
             elif char in "$`":
