@@ -400,6 +400,8 @@ spec: {containers: [{image: 'x/llama.cpp:full', args: [--server, -m, a.gguf]}]}
         ("a.container", f"[Container]\nImage={FULL}\nExec=--server -m a.gguf\n", "-m a.gguf"),
         ("Dockerfile", f'FROM {FULL}\nCMD ["--server", "-m", "a.gguf"]', "-m a.gguf"),
         ("a.yaml", POD, "-m a.gguf"),
+        ("a.sh", f"docker run {FULL} -s -m a.gguf", "-m a.gguf"),
+        ("a.sh", "docker run x/llama.cpp:server -s 42 -m a.gguf", "-s 42 -m a.gguf"),
     ],
 )
 def test_what_an_image_with_all_programs_is_told(
@@ -408,6 +410,24 @@ def test_what_an_image_with_all_programs_is_told(
     (tmp_path / name).write_text(content)
     (found,) = read(tmp_path / name)
     assert text(found) == f"llama-server {words}"
+
+
+@pytest.mark.parametrize("tag", ["light-cuda", "light", "full", "full-vulkan"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.yaml", "services: {{a: {{image: 'x/llama.cpp:{}', command: --run -m a.gguf}}}}"),
+        ("a.container", "[Container]\nImage=x/llama.cpp:{}\nExec=--run -m a.gguf\n"),
+        ("Dockerfile", 'FROM x/llama.cpp:{}\nCMD ["--run", "-m", "a.gguf"]'),
+        ("a.sh", "docker run x/llama.cpp:{} --run -m a.gguf"),
+    ],
+)
+def test_an_image_may_start_another_program(
+    name: str, content: str, tag: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content.format(tag))
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(tmp_path / name)
 
 
 def test_what_is_built_of_something_else(tmp_path: Path) -> None:

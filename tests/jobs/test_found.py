@@ -40,6 +40,7 @@ def compare(name: str, options: Options) -> None:
     assert not {f.id for f in findings if f.severity == "error"} - {*want.get("errors_any", [])}
     assert not {f.id for f in findings if f.severity == "warning"} - accepted
     assert {*want.get("must", [])} <= ids
+    assert not {*want.get("must_not", [])} & ids
     assert not want.get("errors_any") or ids & {*want["errors_any"]}
     if "says" in want:
         assert any(want["says"] in f.title + f.because for f in findings) or any(

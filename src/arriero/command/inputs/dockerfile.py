@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import Spelling, Written, is_image, is_server, starts_server
+from arriero.command.inputs.model import Spelling, Written, given_to_server, is_server
 from arriero.command.place import Around, of_image
 
 _INSTRUCTION: Final = re.compile(r"\s*([A-Za-z]+)\s+(.*)\Z", re.DOTALL)
@@ -61,10 +61,10 @@ def _started(text: str, path: str) -> tuple[str, tuple[Written, ...]]:
         return image, shell.read(script[0], path, script[1])
     words = [*entry, *given]
     if not (words and is_server(words[0][0])):
-        if entry or not is_image(image):
+        others = None if entry else given_to_server(image, [word for word, _ in words])
+        if others is None:
             return image, ()
-        if words and starts_server(words[0][0], image):
-            words = words[1:]
+        words = words[others:]
         words = [("llama-server", words[0][1] if words else line), *words]
     texts = tuple(word for word, _ in words)
     lines = tuple(number for _, number in words)

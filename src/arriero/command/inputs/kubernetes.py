@@ -18,9 +18,8 @@ from arriero.command.inputs.model import (
     DEEPEST,
     Spelling,
     Written,
-    is_image,
+    given_to_server,
     is_server,
-    starts_server,
     too_large,
 )
 from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
@@ -65,10 +64,11 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
         yield from (replace(one, around=around) for one in _by_a_shell(words, path))
         return
     if not (words and is_server(words[0][0])):
-        if entry or image is None or not is_image(scalar(image) or ""):
+        given = [word for word, _ in words]
+        others = None if entry else given_to_server(scalar(image) or "", given)
+        if others is None or image is None:
             return
-        if words and starts_server(words[0][0], scalar(image) or ""):
-            words = words[1:]
+        words = words[others:]
         words = [("llama-server", words[0][1] if words else first_line(image)), *words]
     texts, lines = zip(*words, strict=True)
     yield Written(

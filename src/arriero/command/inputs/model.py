@@ -93,12 +93,19 @@ def is_image(word: str) -> bool:
     return not word.startswith("-") and _IMAGE.search(word) is not None
 
 
-def starts_server(word: str, image: str) -> bool:
-    """Whether a first word makes an image with all programs start its server (``tools.sh``).
+def given_to_server(image: str, words: Sequence[str]) -> int | None:
+    """How many first words are not the server's, of what an image of llama.cpp is given.
 
-    Elsewhere ``-s`` is the seed.
+    An image with all programs has one word that names the program (``tools.sh``); a light one
+    starts ``llama-cli``. Null where no server is started.
     """
-    return word == "--server" or (word == "-s" and ":full" in image)
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    first = words[0] if words else ""
+    if not is_image(image) or tag.startswith("light"):
+        return None
+    if tag.startswith("full"):
+        return 1 if first in ("--server", "-s") else None
+    return int(first == "--server")
 
 
 def is_open(word: str) -> bool:

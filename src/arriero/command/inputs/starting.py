@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from arriero.base.errors import UsageError
 from arriero.command.flags import builtin_flags, normalise
-from arriero.command.inputs.model import is_image, is_server
+from arriero.command.inputs.model import given_to_server, is_image, is_server
 from arriero.command.place import Around, Place, of_image
 from arriero.command.prefix import base_name, read_prefix
 
@@ -279,13 +279,15 @@ def _in_container(words: Sequence[Filled]) -> Behind | None:
             return None
     _, line, place = words[image]
     rest = words[image + 1 :]
-    inside = rest and not is_server(entry)
-    inside = inside and (is_server(rest[0].text) or rest[0].text in ("--server", "-s"))
+    others = given_to_server(words[image].text, [one.text for one in rest])
+    inside = rest and not is_server(entry) and (is_server(rest[0].text) or others == 1)
     around = Around(place=of_image(words[image].text), published=tuple(ports))
     if rest and not inside and holds(rest[-1].text):  # IMAGE bash -c "llama-server …"
         return Behind(quoted=rest[-1], env=env, around=around)
     if not inside and rest and not rest[0].text.startswith(("-", "$")) and _shown(rest):
         return _with_starter(rest, env, around)
+    if others is None and not inside and not is_server(entry) and is_image(words[image].text):
+        return None  # it starts llama-cli, or another of its programs
     program = Filled("llama-server", line, place)
     return Behind([], [program, *(rest[1:] if inside else rest)], None, env, around, True)
 

@@ -20,9 +20,8 @@ from arriero.command.inputs.model import (
     Dialect,
     Spelling,
     Written,
-    is_image,
+    given_to_server,
     is_server,
-    starts_server,
     too_large,
 )
 from arriero.command.place import Around, of_image
@@ -95,12 +94,12 @@ def _contained(text: str, path: str) -> Iterator[Written]:
         raise too_large(path, f"a command of more than {MOST_WORDS} words")
     lines = _lines_of(words, value, spots)
     source = [Spelling(word) for word in _spelled(words, value)]
-    if words and not entry and starts_server(words[0], image):
-        words, source, lines = words[1:], source[1:], lines[1:]
     if not (words and is_server(words[0])):
-        if not (is_server(entry) or (not entry and is_image(image))):
+        others = given_to_server(image, words) if not entry else 0 if is_server(entry) else None
+        if others is None:
             return
         server = "llama-server"
+        words, source, lines = words[others:], source[others:], lines[others:]
         words, source = [server, *words], [Spelling(server), *source]
         lines = [lines[0] if lines else spots[0] if spots else 1, *lines]
     yield Written(

@@ -16,9 +16,8 @@ from arriero.command.inputs.model import (
     Dialect,
     Spelling,
     Written,
-    is_image,
+    given_to_server,
     is_server,
-    starts_server,
     too_large,
 )
 from arriero.command.inputs.tree import (
@@ -88,12 +87,11 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     if entry and is_server(entry[0][0]):
         words = [*entry, *words]
     elif not (words and is_server(words[0][0])):
-        built = "" if image else _built_from(members)
-        if not (is_image(image) or is_image(built)):
+        made = image or _built_from(members)
+        others = None if entry else given_to_server(made, [word for word, _, _ in words])
+        if others is None:
             return []
-        if words and starts_server(words[0][0], image or ":full"):
-            words = words[1:]
-        server = "llama-server"
+        words, server = words[others:], "llama-server"
         words = [(server, words[0][1] if words else line, Spelling(server)), *words]
     if "env_file" in members:
         notes.append("env_file is not read: its variables are not known")
