@@ -219,8 +219,13 @@ def _sources(version: str, scratch: Path) -> Path:
     if archive is None:
         raise CannotError(f"no sources of {SOURCES} {version}")
     with tarfile.open(archive) as packed:
-        members = [m for m in packed if "/llama.cpp/ggml/" in m.name]
-        packed.extractall(where, members, filter="data")
+        for member in packed:
+            path = where / member.name
+            if not (member.isfile() and "/llama.cpp/ggml/" in member.name) or ".." in path.parts:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if (content := packed.extractfile(member)) is not None:
+                path.write_bytes(content.read())
     return next(where.glob("*/llama.cpp/ggml"))
 
 
