@@ -29,8 +29,8 @@ def compiled_for(engine: Engine, environ: Mapping[str, str]) -> tuple[str, ...] 
     That is so for a static build, outside Linux, for a script that starts something, and where
     several libraries lie beside each other: such an engine takes what suits the CPU at its start.
     """
-    library = cpu_library(engine.path.resolve().parent)
-    if library is None or sys.platform != "linux" or not is_binary(engine):
+    library = cpu_library(engine.path.resolve().parent) if sys.platform == "linux" else None
+    if library is None or not is_binary(engine):
         return None
     return asked(library, engine.environment(environ))
 
