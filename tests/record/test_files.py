@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arriero.base import limits
 from arriero.base.errors import ArrieroError, NotFoundError, RecordError
 from arriero.record import decode, encode, read_document, write_document, write_whole
 from tests import examples
@@ -104,11 +105,11 @@ def test_missing_directory_pipe_and_large_file(tmp_path: Path) -> None:
         read_document(tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(RecordError, match="is not a file"):
+        with pytest.raises(RecordError, match="it is no regular file"):
             read_document(tmp_path / "pipe")
     large = tmp_path / "large.json"
     with large.open("wb") as file:
-        file.truncate((1 << 28) + 1)
+        file.truncate(limits.DOCUMENT + 1)
     with pytest.raises(RecordError, match="larger than any"):
         read_document(large)
     with pytest.raises(ArrieroError):

@@ -6,6 +6,7 @@ most about a second of CPU and 64 MiB. What is above it ends in one line that sa
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -65,7 +66,7 @@ def open_regular(path: Path) -> BinaryIO:
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
-    raise OSError(0, "it is no regular file")
+    raise OSError(errno.EINVAL, "it is no regular file")
 
 
 def expanded(typed: str | Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import shlex
@@ -54,7 +55,7 @@ def _opened(path: Path) -> BufferedReader:
     if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
         if not select.select([file], [], [], WRITER_SECONDS)[0]:
             file.close()
-            raise OSError(0, f"nobody wrote to this pipe for {WRITER_SECONDS:.0f} s")
+            raise OSError(errno.EINVAL, f"nobody wrote to this pipe for {WRITER_SECONDS:.0f} s")
         os.set_blocking(file.fileno(), True)
     return file
 
@@ -83,7 +84,7 @@ def explain_stream(stream: BufferedReader, source: str) -> Explanation:
         UsageError: It cannot be read, or is compressed.
     """
     if _is_endless(stream):
-        raise _unreadable(_called(source), OSError(0, "it is a device, not a log"))
+        raise _unreadable(_called(source), OSError(errno.EINVAL, "it is a device, not a log"))
     chunks = _Chunks(stream, source)
     try:
         found = explain_chunks(chunks, source)

@@ -193,5 +193,5 @@ def _write_through(file: BinaryIO, data: bytes) -> None:
 
 def _told(verb: str, path: Path, error: OSError | ValueError) -> RecordError:
     number = getattr(error, "errno", None)
-    reason = os.strerror(number) if number else str(error)
+    reason = getattr(error, "strerror", None) or str(error)
     return RecordError(f"cannot {verb} {path}: {reason}", hint=_HINTS.get(number or 0, ""))
