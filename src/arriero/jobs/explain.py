@@ -7,6 +7,7 @@ import os
 import select
 import shlex
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -52,7 +53,7 @@ def explain_file(path: Path) -> Explanation:
 def _opened(path: Path) -> BufferedReader:
     """The file, or the pipe once something was written to it."""
     file = open(path, "rb", opener=_at_once)  # noqa: SIM115  needs an opener; the caller's
-    if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+    if sys.platform != "win32" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
         if not select.select([file], [], [], WRITER_SECONDS)[0]:
             file.close()
             raise OSError(errno.EINVAL, f"nobody wrote to this pipe for {WRITER_SECONDS:.0f} s")
@@ -62,12 +63,14 @@ def _opened(path: Path) -> BufferedReader:
 
 def _is_endless(stream: BufferedReader) -> bool:
     """Whether it is a device without an end, such as ``/dev/zero``."""
-    try:
-        what = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # not a file of the system
-        return False
-    null = os.stat(os.devnull).st_rdev  # noqa: PTH116
-    return stat.S_ISCHR(what.st_mode) and what.st_rdev != null and not stream.isatty()
+    if sys.platform != "win32":
+        try:
+            what = os.fstat(stream.fileno())
+        except (OSError, ValueError):  # not a file of the system
+            return False
+        null = os.stat(os.devnull).st_rdev  # noqa: PTH116
+        return stat.S_ISCHR(what.st_mode) and what.st_rdev != null and not stream.isatty()
+    return False
 
 
 def _at_once(path: str, flags: int) -> int:

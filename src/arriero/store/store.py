@@ -248,19 +248,18 @@ class Store:
 
         SQLite gives its journal the mode of the file.
         """
-        if sys.platform == "win32":
-            return
-        with suppress(FileExistsError):
-            # Not opened: closing it would release the locks that another thread has on it.
-            if sys.platform == "linux":
-                os.mknod(self.path, stat.S_IFREG | 0o600)
-            else:
-                self.path.touch(0o600, exist_ok=False)
-        held = self.path.stat()
-        if held.st_mode & 0o077 and held.st_uid == os.geteuid():
-            self.path.chmod(0o600)
-        if self.path.parent.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-            self.open_to_others = self.path.parent
+        if sys.platform != "win32":
+            with suppress(FileExistsError):
+                # Not opened: closing it would release the locks that another thread has on it.
+                if sys.platform == "linux":
+                    os.mknod(self.path, stat.S_IFREG | 0o600)
+                else:
+                    self.path.touch(0o600, exist_ok=False)
+            held = self.path.stat()
+            if held.st_mode & 0o077 and held.st_uid == os.geteuid():
+                self.path.chmod(0o600)
+            if self.path.parent.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+                self.open_to_others = self.path.parent
 
     def _put_aside(self) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
