@@ -9,6 +9,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -63,14 +64,13 @@ def _opened(path: Path) -> BufferedReader:
 
 def _is_endless(stream: BufferedReader) -> bool:
     """Whether it is a device without an end, such as ``/dev/zero``."""
+    endless = False
     if sys.platform != "win32":
-        try:
+        with suppress(OSError, ValueError):  # not a file of the system
             what = os.fstat(stream.fileno())
-        except (OSError, ValueError):  # not a file of the system
-            return False
-        null = os.stat(os.devnull).st_rdev  # noqa: PTH116
-        return stat.S_ISCHR(what.st_mode) and what.st_rdev != null and not stream.isatty()
-    return False
+            null = os.stat(os.devnull).st_rdev  # noqa: PTH116
+            endless = stat.S_ISCHR(what.st_mode) and what.st_rdev != null and not stream.isatty()
+    return endless
 
 
 def _at_once(path: str, flags: int) -> int:
