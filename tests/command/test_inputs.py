@@ -345,7 +345,7 @@ def test_containers_of_kubernetes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('FROM x/llama.cpp:server\nCMD ["-m", "a.gguf"]', "llama-server -m a.gguf"),
+        ('FROM llama.cpp\nCMD ["-m", "a.gguf"]', "llama-server -m a.gguf"),
         ("ARG I=x/llama.cpp:server\nFROM ${I}\nCMD [\"-c\",\\\n  \"9\"]", "llama-server -c 9"),
         ('FROM debian AS b\nFROM a\nENTRYPOINT ["/llama-server"]\nCMD ["-np", "2"]',
          "/llama-server -np 2"),
@@ -441,5 +441,74 @@ def test_what_is_built_of_something_else(tmp_path: Path) -> None:
 def test_a_unit_that_starts_a_script_names_it(start: str, tmp_path: Path) -> None:
     path = tmp_path / "a.service"
     path.write_text(f"[Service]\nExecStart={start}\n")
-    with pytest.raises(UsageError, match=r"no llama-server itself but a script: /opt/run\.sh"):
+    with pytest.raises(UsageError, match=r"it starts /opt/run\.sh"):
         read(path)
+
+
+START = "[Service]\nExecStart="
+PODS = "apiVersion: v1\ncontainers: [{"
+SCRIPTS = [
+    ("a.service", f"{START}/usr/bin/env A=1 /srv/llama-server.sh", "/srv/llama-server.sh"),
+    ("a.service", f"{START}/opt/llama/launch --big", "/opt/llama/launch"),
+    ("a.service", f"{START}/bin/bash -lc '. /env.sh && exec /srv/go.sh'", "/srv/go.sh"),
+    ("a.container", "[Container]\nImage=x/llama.cpp:server\nEntrypoint=/go.sh", "/go.sh"),
+    ("a.yml", "services: {a: {image: llama.cpp, entrypoint: /go.sh, command: -c 4}}", "/go.sh"),
+    ("a.yml", "services: {a: {image: 'x/y', entrypoint: [sh, -c, /go.sh]}}", "/go.sh"),
+    ("a.yml", f"{PODS}image: llama.cpp, command: [bash, /go.sh]}}]", "/go.sh"),
+    ("Dockerfile", 'FROM x/llama.cpp:server\nENTRYPOINT ["/go.sh"]\nCMD ["-c", "4"]', "/go.sh"),
+    ("Dockerfile", "FROM x/llama.cpp:server\nENTRYPOINT exec /go.sh", "/go.sh"),
+    ("start", "cd /srv\nexec ./start-llama-server.sh", "./start-llama-server.sh"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "script"), SCRIPTS)
+def test_a_file_that_starts_a_script_names_it(
+    name: str, content: str, script: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"no llama-server command in .*: it starts") as raised:
+        read(path)
+    assert raised.value.message.endswith(f" {script}")
+    assert raised.value.hint == f"check that file: arriero check {script}"
+    assert raised.value.id == "no-command"
+    beside = tmp_path / Path(script).name
+    beside.write_text("llama-server -m a.gguf")
+    with pytest.raises(UsageError) as raised:
+        read(path)
+    assert raised.value.hint == f"check that file: arriero check {beside}"
+
+
+@pytest.mark.parametrize(
+    "start", ["/usr/bin/python3 -m http.server", "/usr/local/bin/vllm serve x", "$START"]
+)
+def test_a_unit_of_another_program_names_no_script(start: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.service"
+    path.write_text(f"[Service]\nExecStart={start}\n")
+    with pytest.raises(UsageError, match=r"a\.service\Z"):
+        read(path)
+
+
+BEHIND_AN_ENTRY = [
+    ("a.yml", "services: {a: {image: x, entrypoint: tini -- llama-server, command: -m a.gguf}}"),
+    ("a.yml", f"{PODS}image: x, command: [nice, llama-server, -m, a.gguf]}}]"),
+    ("Dockerfile", 'FROM x AS s\nENTRYPOINT ["llama-server"]\nFROM s\nCMD ["-m", "a.gguf"]'),
+    ("Dockerfile", 'FROM x\nCMD ["bash", "-c", "exec llama-server -m a.gguf"]'),
+    ("Dockerfile", 'FROM --platform=linux/amd64 llama.cpp\nCMD ["-m", "a.gguf"]'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content"), BEHIND_AN_ENTRY)
+def test_a_server_behind_what_an_image_starts(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    (found,) = read(tmp_path / name)
+    assert text(found).endswith("llama-server -m a.gguf")
+    assert found.around.doubt == ""
+
+
+def test_an_entry_that_may_start_what_follows_it_is_a_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "a.yml"
+    path.write_text("services: {a: {image: x, entrypoint: /e.sh, command: llama-server -m a.gguf}}")
+    (found,) = read(path)
+    assert text(found) == "llama-server -m a.gguf"
+    assert "e.sh" in found.around.doubt

@@ -301,3 +301,33 @@ def test_a_worker_of_another_build(engine_path: Callable[[int], Path], tmp_path:
     assert one(found, "rpc-version-skew").because.startswith(f"{endpoint} speaks version 4.")
     assert found.fixed_argv == ("llama-server", "-m", "M")
     assert "rpc-worker-unused" not in {f.id for f in found.findings}
+
+
+@pytest.mark.parametrize("typed", ["bad.ini", "models/bad.ini"])
+def test_the_models_preset_that_a_command_names(typed: str, tmp_path: Path) -> None:
+    path = tmp_path / typed
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("[a]\nmodel = a.gguf\n  ctx-size = 4096\n")
+    options = Options(assume_build=10434)
+
+    def found(words: list[str]) -> Check:
+        return check_command(words, options, environ={}, cwd=tmp_path)
+
+    words = ["llama-server", "--models-preset", typed, "--models-max", "1"]
+    (error,) = errors(found(words))
+    assert (error.id, error.because.partition(": ")[0]) == ("preset-refused", f"{typed}:3")
+    assert not errors(found([*words, "-m", "a.gguf"]))  # then the engine reads no preset
+
+    script = tmp_path / "run.sh"
+    script.write_text("\n" + " ".join(words))
+    checked = check_file(script, options, cwd=tmp_path)
+    assert isinstance(checked, Check)
+    assert [(f.id, f.where) for f in errors(checked)] == [("preset-refused", f"{script}:2")]
+
+    path.write_text("[a]\nmodel = a.gguf\n")
+    assert not errors(found(words))
+    assert f"arriero check {typed}" in " ".join(found(words).notes)
+    path.unlink()
+    assert f"no models preset {typed}" in " ".join(found(words).notes)
+    path.write_bytes(b"[a]\0")
+    assert "not a text file" in " ".join(found(words).notes)

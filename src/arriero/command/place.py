@@ -38,6 +38,8 @@ class Mark:
     text: str
     mild: bool = False
     """Whether it may well be meant."""
+    file: str = ""
+    """The file that it is about, if that is not the one with the command."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from arriero.base.errors import ArrieroError, UsageError
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
-from arriero.command.place import Around, Place, fork_by_flags, fork_by_name, is_server
+from arriero.command.place import Around, Mark, Place, fork_by_flags, fork_by_name, is_server
 from arriero.command.spelling import respelled
 from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
@@ -170,6 +171,7 @@ class _Checking:
         build = self.options.assume_build
         command = parse_command(source.words, builtin_flags(build), source.environ)
         around = self._around(command, source)
+        around = replace(around, marks=(*around.marks, *self._refusals(command, around, notes)))
         place = around.place
         if build is None and place is not None:
             build = place.build
@@ -217,6 +219,30 @@ class _Checking:
         if around.place is not None:
             return around
         return replace(around, place=self._place(command, source))
+
+    def _refusals(self, command: Command, around: Around, notes: list[str]) -> tuple[Mark, ...]:
+        """Why the engine would refuse the models preset that the command names, if it is here."""
+        typed = command.value("--models-preset")
+        if typed is None or command.model_source()[0] is not ModelSource.ROUTER:
+            return ()  # with a model of its own no preset is read
+        if any(mark.about == "preset" for mark in around.marks):
+            return ()  # it is the very file that is checked
+        path = limits.file_at(self.cwd, typed)
+        if path is None:
+            notes.append(f"no models preset {typed}: what it holds is not checked")
+            return ()
+        from arriero.command.inputs import preset_refusals
+
+        try:
+            found = preset_refusals(path, typed)
+        except ArrieroError as error:
+            notes.append(error.message)
+            return ()
+        if not found:
+            notes.append(
+                f"the models of {typed} are checked by: arriero check {shlex.quote(typed)}"
+            )
+        return found
 
     def _place(self, command: Command, source: _Source) -> Place | None:
         fork = fork_by_name(command.program)

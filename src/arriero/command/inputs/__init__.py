@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.command.flags import FlagTable, normalise
 from arriero.command.inputs import dockerfile, preset, shell, systemd
-from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open
+from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open, no_command
+from arriero.command.inputs.starting import is_script
+from arriero.command.place import Mark
 
 
 def _yaml(text: str, path: str) -> tuple[Written, ...]:
@@ -68,16 +71,27 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     form = _SUFFIXES.get(path.suffix.lower()) or _by_name(path) or _by_text(text)
     # A byte order mark and the ends of lines mean something to the engine's own form alone.
     found = form(raw if form is preset.read else text, str(path))
+    # Such a script is called after what it starts, and given nothing.
+    scripts = [one.words[-1] for one in found if one.program == len(one.words) - 1]
+    scripts = list(filter(is_script, scripts))
+    found = tuple(one for one in found if one.words[-1] not in scripts)
     if not found:
-        raise UsageError(
-            f"no llama-server command in {path}",
-            hint="a script, unit, container, compose, llama-swap or Kubernetes file, Dockerfile, "
-            "models preset or JSON array",
-            id="no-command",
-        )
+        raise no_command(str(path), scripts[0] if scripts else None)
     if len(found) > MOST_COMMANDS:
         raise UsageError(f"more than {MOST_COMMANDS} commands in {path}", id="input-too-large")
     return tuple(_without_open_words(written, flags) for written in found)
+
+
+def preset_refusals(path: Path, typed: str) -> tuple[Mark, ...]:
+    """Why the engine would refuse a models preset, if it would.
+
+    Args:
+        typed: What the command calls it.
+
+    Raises:
+        UsageError: It cannot be read, or is too large.
+    """
+    return tuple(replace(mark, file=typed) for mark in preset.refusals(_text(path)))
 
 
 def command_behind(words: Sequence[str], flags: FlagTable) -> Written | None:

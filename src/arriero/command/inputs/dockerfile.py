@@ -10,69 +10,111 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from arriero.command.inputs import shell
-from arriero.command.inputs.model import Spelling, Written, given_to_server, is_server
+from arriero.command.inputs.model import (
+    Spelling,
+    Written,
+    given_to_server,
+    is_image,
+    is_server,
+    no_command,
+)
+from arriero.command.inputs.starting import behind_words, script_of
 from arriero.command.place import Around, of_image
 
 _INSTRUCTION: Final = re.compile(r"\s*([A-Za-z]+)\s+(.*)\Z", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
 _SHELL: Final = re.compile(r"(?:/\w+)*/?(?:ba|da|a|z)?sh\Z")
-_Words = list[tuple[str, int]]
+_Words = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What a stage is built on and starts: words, or the line that a shell is given."""
+
+    image: str = ""
+    line: int = 1
+    env: Mapping[str, str] = field(default_factory=dict)
+    entry: _Words | str = ()
+    given: _Words | str = ()
+    entry_line: int = 1
+    given_line: int = 1
 
 
 def read(text: str, path: str) -> tuple[Written, ...]:
-    """The llama-server command of the image that the file makes; none if it starts another."""
-    image, found = _started(text, path)
-    around = Around(place=of_image(image or "no name"), published=())
-    return tuple(replace(one, around=around) for one in found)
+    """The llama-server command of the image that the file makes.
+
+    Raises:
+        UsageError: It starts another program, or a script.
+    """
+    stage = _last_stage(text)
+    found = _started(stage, path)
+    if not found:
+        lines = (stage.entry, stage.given)
+        said = [one.split() if isinstance(one, str) else [w for w, _ in one] for one in lines]
+        raise no_command(path, script_of([word for words in said for word in words]))
+    around = Around(place=of_image(stage.image or "no name"), published=())
+    return tuple(replace(one, around=replace(around, doubt=one.around.doubt)) for one in found)
 
 
-def _started(text: str, path: str) -> tuple[str, tuple[Written, ...]]:
-    """The image that the last stage is built on, and what it starts."""
-    env: dict[str, str] = {}
+def _last_stage(text: str) -> _Stage:
     arguments: dict[str, str] = {}
-    image, line = "", 1
-    entry: _Words | str = []
-    given: _Words | str = []
-    where = [1, 1]
+    stages: dict[str, _Stage] = {}
+    stage, known = _Stage(), ""
     for name, value, number in _instructions(text):
         match name:
             case "FROM":
-                image = _filled(value.split()[0] if value.split() else "", arguments)
-                line, entry, given, env = number, [], [], {}
+                words = [word for word in value.split() if not word.startswith("--")]
+                image = _filled(words[0] if words else "", arguments)
+                stage = replace(stages.get(image.lower(), _Stage(image)), line=number)
+                known = words[2].lower() if len(words) > 2 else ""
             case "ARG":
                 key, _, default = value.partition("=")
                 arguments[key] = default.strip("\"'")
             case "ENV":
-                env |= _assigned(value)
+                stage = replace(stage, env={**stage.env, **_assigned(value)})
             case "ENTRYPOINT":
-                entry, given, where[0] = _command(value, number), [], number
+                entry = _command(value, number)
+                stage = replace(stage, entry=entry, given=(), entry_line=number)
             case "CMD":
-                given, where[1] = _command(value, number), number
+                stage = replace(stage, given=_command(value, number), given_line=number)
+        if known:
+            stages[known] = stage
+    return stage
+
+
+def _started(stage: _Stage, path: str) -> tuple[Written, ...]:
+    entry, given = stage.entry, stage.given
     if isinstance(entry, str):  # a shell's line is given nothing
-        return image, shell.read(entry, path, where[0])
+        return shell.read(entry, path, stage.entry_line)
     if isinstance(given, str):
-        return image, shell.read(given, path, where[1]) if not entry else ()
-    if entry and _SHELL.match(entry[0][0]):
-        script = next((word for word in entry[1:] if not word[0].startswith("-")), ("", 1))
-        return image, shell.read(script[0], path, script[1])
-    words = [*entry, *given]
-    if not (words and is_server(words[0][0])):
-        others = None if entry else given_to_server(image, [word for word, _ in words])
+        return shell.read(given, path, stage.given_line) if not entry else ()
+    words, doubt = (*entry, *given), ""
+    said = [word for word, _ in words]
+    if words and _SHELL.match(said[0]) and (entry or not is_image(stage.image)):
+        script = next((word for word in words[1:] if not word[0].startswith("-")), ("", 1))
+        return shell.read(script[0], path, script[1])
+    if entry or not is_image(stage.image):
+        inner = behind_words(said)
+        if inner is None or inner.quoted is not None:
+            return ()
+        words, doubt = words[inner.words[0].place :], inner.around.doubt
+    elif not (words and is_server(said[0])):
+        others = given_to_server(stage.image, said)
         if others is None:
-            return image, ()
+            return ()
         words = words[others:]
-        words = [("llama-server", words[0][1] if words else line), *words]
+        words = (("llama-server", words[0][1] if words else stage.line), *words)
     texts = tuple(word for word, _ in words)
     lines = tuple(number for _, number in words)
-    return image, (
+    return (
         Written(
-            words=texts, path=path, line=lines[0], lines=lines, env=env,
+            words=texts, path=path, line=lines[0], lines=lines, env=stage.env,
             source=tuple(Spelling(shlex.quote(one)) for one in texts),
-            places=tuple(range(len(texts))), contained=True,
+            places=tuple(range(len(texts))), contained=True, around=Around(doubt=doubt),
             unkept=("the words of a list are printed as one line",),
         ),
     )  # fmt: skip
@@ -104,7 +146,7 @@ def _command(value: str, line: int) -> _Words | str:
         words = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return [(str(word), line) for word in words]
+    return tuple((str(word), line) for word in words)
 
 
 def _assigned(value: str) -> dict[str, str]:

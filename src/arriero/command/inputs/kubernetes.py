@@ -19,9 +19,12 @@ from arriero.command.inputs.model import (
     Spelling,
     Written,
     given_to_server,
+    is_image,
     is_server,
+    no_command,
     too_large,
 )
+from arriero.command.inputs.starting import behind_words, script_of
 from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
 from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
@@ -35,7 +38,15 @@ _PLAIN: Final = re.compile(r"[\w@%+=:,./${}()-]+")
 def read(documents: Sequence[Node], path: str) -> tuple[Written, ...]:
     """The llama-server commands of all containers, in the order of the file."""
     found = (_written(one, path) for root in documents for one in _containers(root, path, 0))
-    return tuple(written for several in found for written in several)
+    written = tuple(written for several in found for written in several)
+    if not written:
+        started = (
+            script_of([word for key in ("command", "args") for word, _ in _words(one.get(key), {})])
+            for root in documents
+            for one in _containers(root, path, 0)
+        )
+        raise no_command(path, next(filter(None, started), None))
+    return written
 
 
 def _containers(node: Node, path: str, depth: int) -> Iterator[Mapping[str, Node]]:
@@ -63,9 +74,15 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
     if entry and base_name(entry[0][0]) in _SHELLS:
         yield from (replace(one, around=around) for one in _by_a_shell(words, path))
         return
-    if not (words and is_server(words[0][0])):
-        given = [word for word, _ in words]
-        others = None if entry else given_to_server(scalar(image) or "", given)
+    given = [word for word, _ in words]
+    if entry or not is_image(scalar(image) or ""):
+        inner = behind_words(given)
+        if inner is None or inner.quoted is not None:
+            return
+        words = words[inner.words[0].place :]
+        around = replace(around, doubt=inner.around.doubt)
+    elif not (words and is_server(given[0])):
+        others = given_to_server(scalar(image) or "", given)
         if others is None or image is None:
             return
         words = words[others:]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import Path, PurePosixPath
 from typing import Final
 
+from arriero.base import limits
 from arriero.base.errors import UsageError
 from arriero.command.place import Around
 from arriero.command.place import is_server as is_server
@@ -111,6 +114,24 @@ def given_to_server(image: str, words: Sequence[str]) -> int | None:
 def is_open(word: str) -> bool:
     """Whether something in the word is left for others to fill in."""
     return _OPEN.search(word) is not None
+
+
+def no_command(path: str, script: str | None) -> UsageError:
+    """That a file has no command of a server; ``script`` is what it starts, if that is known."""
+    if script is None:
+        return UsageError(
+            f"no llama-server command in {path}",
+            hint="a script, unit, container, compose, llama-swap or Kubernetes file, Dockerfile, "
+            "models preset or JSON array",
+            id="no-command",
+        )
+    beside = Path(path).with_name(PurePosixPath(script).name)
+    there = str(beside) if limits.file_at(Path(), str(beside)) else script
+    return UsageError(
+        f"no llama-server command in {path}: it starts {script}",
+        hint=f"check that file: arriero check {shlex.quote(there)}",
+        id="no-command",
+    )
 
 
 def too_large(path: str, what: str) -> UsageError:

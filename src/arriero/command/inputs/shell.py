@@ -157,6 +157,27 @@ def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
     return tuple(_written(made, _Script(), path))
 
 
+def split(text: str, path: str, first_line: int, notes: list[str]) -> list[tuple[Filled, Spelling]]:
+    """The words of a text that a shell would make, whatever they are.
+
+    Variables are left as they are written, but for those with a default, which ``notes`` tell.
+    """
+    filling = _Filling(_Script(), path)
+    found: list[tuple[Filled, Spelling]] = []
+    for words in _Lexer(text, path, first_line, plain=True).commands():
+        for word in words:
+            pairs, spelling = filling.words(word)
+            whole = spelling.count == 1
+            found += [
+                (Filled(*pair, len(found) + i), spelling if whole else Spelling(spelled(pair[0])))
+                for i, pair in enumerate(pairs)
+            ]
+    if len(found) > MOST_WORDS:
+        raise too_large(path, f"a command of more than {MOST_WORDS} words")
+    notes += filling.notes
+    return found
+
+
 def spelled(word: str) -> str:
     """A word in quotes that leave its variables to be filled in."""
     return f'"{word}"' if is_open(word) and not re.search(r'["\\]', word) else shlex.quote(word)

@@ -23,6 +23,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
+_SCRIPT: Final = re.compile(r"[^/\\]\.(?:sh|bash|dash|ash|zsh|fish|ksh)\Z")
+_SYSTEM: Final = re.compile(r"(?:/usr(?:/local)?)?/s?bin/[\w.+-]+\Z")
 _BEFORE: Final = re.compile(r"command|builtin|&|call")
 _STARTING: Final = _words(
     "exec eval nohup sudo doas time timeout setsid systemd-run su runuser setpriv pkexec "
@@ -179,6 +181,31 @@ def _is_doubtful(line: Sequence[Filled], at: int) -> bool:
         return False
     words = line[at].text.split() if holds(line[at].text) else [one.text for one in line[at:]]
     return any(map(is_flag, words))
+
+
+def behind_words(words: Sequence[str]) -> Behind | None:
+    """The same of words whose places are their numbers."""
+    return behind([Filled(word, 1, i) for i, word in enumerate(words)])
+
+
+def is_script(word: str) -> bool:
+    """Whether a word is called like a shell's script."""
+    return _SCRIPT.search(word) is not None
+
+
+def script_of(words: Sequence[str]) -> str | None:
+    """The script that a command starts, or the program of its own that may be one.
+
+    None where it starts nothing but a system's program, or where words stand for others.
+    """
+    said = [part for word in words for part in word.split()]
+    sourced = {i + 1 for i, word in enumerate(said) if word in ("source", ".")}
+    for i, word in enumerate(said):
+        if is_script(word) and i not in sourced and not word.startswith("--"):
+            return word
+    first = next((word for word in words if not _ASSIGNED.match(word)), "")
+    own = "/" in first and not first.startswith("-") and not _SYSTEM.match(first)
+    return first if own and not _starts(first) and not is_server(first) else None
 
 
 def is_flag(word: str) -> bool:

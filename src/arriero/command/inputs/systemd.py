@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from arriero.base.errors import UsageError
 from arriero.command.inputs import shell
 from arriero.command.inputs.model import (
     MOST_WORDS,
@@ -22,15 +21,16 @@ from arriero.command.inputs.model import (
     Written,
     given_to_server,
     is_server,
+    no_command,
     too_large,
 )
+from arriero.command.inputs.starting import script_of
 from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
 
 _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
-_SCRIPT: Final = re.compile(r"/[^/]+\.(?:sh|bash|dash|zsh|fish)\Z")
 _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
 
 
@@ -50,18 +50,12 @@ def read(text: str, path: str) -> tuple[Written, ...]:
             starts = [*starts, (value, lines)] if value else []
     found = (_written(value, lines, env, notes, path) for value, lines in starts)
     written = (*(one for several in found for one in several), *_contained(text, path))
-    script = next((word for value, _ in starts for word in _split(value) if _is_script(word)), None)
-    if not written and script is not None:
-        raise UsageError(
-            f"{path} starts no llama-server itself but a script: {script.lstrip('@-:+!')}",
-            hint="check that script instead",
-            id="no-command",
-        )
+    if not written:
+        commands = [value for value, _ in starts]
+        commands += [v for k, v, _ in _settings(text, "[Container]") if k in ("Entrypoint", "Exec")]
+        scripts = (script_of(_split(value.lstrip("@-:+!"))) for value in commands)
+        raise no_command(path, next(filter(None, scripts), None))
     return written
-
-
-def _is_script(word: str) -> bool:
-    return _SCRIPT.search(word) is not None
 
 
 def _contained(text: str, path: str) -> Iterator[Written]:

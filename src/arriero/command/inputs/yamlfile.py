@@ -17,9 +17,12 @@ from arriero.command.inputs.model import (
     Spelling,
     Written,
     given_to_server,
+    is_image,
     is_server,
+    no_command,
     too_large,
 )
+from arriero.command.inputs.starting import behind_words, script_of
 from arriero.command.inputs.tree import (
     Node,
     compose_all,
@@ -53,7 +56,11 @@ def read(text: str, path: str) -> tuple[Written, ...]:
     root = entries(documents[0]) or {}
     services, models = entries(root.get("services")), entries(root.get("models"))
     if services is not None:
-        return tuple(w for name, node in services.items() for w in _service(name, node, path))
+        found = tuple(w for name, node in services.items() for w in _service(name, node, path))
+        if not found:
+            started = (script_of(_started(node, path)) for node in services.values())
+            raise no_command(path, next(filter(None, started), None))
+        return found
     if models is not None:
         macros = _macros(root.get("macros"))
         macros.setdefault("PORT", scalar(root.get("startPort")) or _FIRST_PORT)
@@ -84,11 +91,17 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     around = Around(place=place, published=_published(members))
     if inner := _through_a_shell([*entry, *words], path):
         return [replace(one, name=name, around=around) for one in inner]
-    if entry and is_server(entry[0][0]):
-        words = [*entry, *words]
-    elif not (words and is_server(words[0][0])):
-        made = image or _built_from(members)
-        others = None if entry else given_to_server(made, [word for word, _, _ in words])
+    made = image or _built_from(members)
+    words = [*entry, *words]
+    given = [word for word, _, _ in words]
+    if entry or not is_image(made):
+        behind = behind_words(given)
+        if behind is None or behind.quoted is not None:
+            return []
+        words = words[behind.words[0].place :]
+        around = replace(around, doubt=behind.around.doubt)
+    elif not (words and is_server(given[0])):
+        others = given_to_server(made, given)
         if others is None:
             return []
         words, server = words[others:], "llama-server"
@@ -107,6 +120,13 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
             around=around,
         )
     ]  # fmt: skip
+
+
+def _started(node: Node, path: str) -> list[str]:
+    """The words of what a service starts."""
+    members = entries(node) or {}
+    both = (_command(members.get(key), path, []) for key in ("entrypoint", "command"))
+    return [word for words in both for word, _, _ in words]
 
 
 def _built_from(members: Mapping[str, Node]) -> str:
@@ -153,8 +173,8 @@ def _command(node: Node | None, path: str, notes: list[str]) -> list[_Word]:
     text = scalar(node)
     if node is None or not text:
         return []
-    words = _shell_words(lines_of(node), path, first_line(node))
-    return [(_filled(word, notes), line, spelling) for word, line, spelling in words]
+    words = shell.split(_continued(lines_of(node)), path, first_line(node), notes)
+    return [(_filled(one.text, notes), one.line, spelling) for one, spelling in words]
 
 
 def _on_a_line(text: str) -> Spelling:
@@ -277,14 +297,3 @@ def _continued(lines: Sequence[str]) -> str:
     """Lines of one command, comments between them left out, as a shell would need them."""
     kept = ["" if line.lstrip().startswith("#") else line for line in lines]
     return " \\\n".join(line.rstrip().removesuffix("\\") for line in kept)
-
-
-def _shell_words(lines: Sequence[str], path: str, line: int) -> list[_Word]:
-    """The arguments of a server, split as a shell would, variables left as they are."""
-    found = shell.read(f"llama-server {_continued(lines)}", path, line, plain=True)
-    if not found:
-        return []
-    words, source = found[0].words, found[0].source
-    if any(one.count != 1 for one in source):
-        source = tuple(Spelling(shell.spelled(word)) for word in words)
-    return list(zip(words, found[0].lines, source, strict=True))[1:]

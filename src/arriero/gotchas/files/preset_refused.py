@@ -47,5 +47,8 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     for mark in facts.around.marks:
-        if mark.about == "preset":
+        if mark.about == "preset" and mark.file:
+            told = f"{mark.file}:{mark.line}: {mark.text}"
+            yield Found(because=told, flag="--models-preset")
+        elif mark.about == "preset":
             yield Found(because=mark.text, line=mark.line)

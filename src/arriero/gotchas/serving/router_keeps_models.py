@@ -54,7 +54,7 @@ _DEFAULT = 4
 
 def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
-    if any(mark.about in ("preset", "model") for mark in facts.around.marks):
+    if any(mark.about in ("preset", "model") and not mark.file for mark in facts.around.marks):
         return  # a models preset, not the router's own command
     source, _ = command.model_source()
     if source is not ModelSource.ROUTER or command.flags.get("--models-max") is None:
