@@ -248,7 +248,19 @@ def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
         read(tmp_path / "pipe.sh")
 
 
-SUFFIXES = ("sh", "service", "container", "dockerfile", "yaml", "ini", "json", "txt")
+SUFFIXES = (
+    "sh",
+    "service",
+    "container",
+    "dockerfile",
+    "yaml",
+    "ini",
+    "json",
+    "txt",
+    "bat",
+    "ps1",
+    "env",
+)
 
 
 @given(st.text(), st.sampled_from(SUFFIXES))
@@ -512,3 +524,89 @@ def test_an_entry_that_may_start_what_follows_it_is_a_doubt(tmp_path: Path) -> N
     (found,) = read(path)
     assert text(found) == "llama-server -m a.gguf"
     assert "e.sh" in found.around.doubt
+
+
+DOCKER = "docker run --rm -p 80:8080 ghcr.io/ggml-org/llama.cpp:server"
+FORMS = [
+    ("a.service", f"{START}/bin/{DOCKER} \\\n -m a.gguf -c 8", "llama-server -m a.gguf -c 8", 2),
+    ("a.service", f"{START}podman run a/b llama-server -m a.gguf", "llama-server -m a.gguf", 2),
+    ("a.service", f"{START}/bin/systemd-run llama-server -m a.gguf", "llama-server -m a.gguf", 2),
+    ("a.service", f"{START}/bin/ssh h 'llama-server -m a.gguf'", "llama-server -m a.gguf", 2),
+    ("a.service.j2", f"{START}llama-server -m {{{{a}}}} $B", "llama-server -m {{a}}", 2),
+    ("s.conf", "[program:a]\ncommand=llama-server\n  -m a.gguf\n", "llama-server -m a.gguf", 2),
+    ("Makefile", "M ?= a.gguf\ngo:\n\t@llama-server -m $(M) \\\n\t--port $(P)",
+     "llama-server -m a.gguf --port $(P)", 3),
+    ("Makefile", "D = d\nM = $(D)/a.gguf # it\ngo:\n\t-llama-server -m ${M}",
+     "llama-server -m d/a.gguf", 4),
+    ("justfile", 'm := "a.gguf"\nx := f()\ngo c="8":\n llama-server -m {{m}} -c {{c}} -a {{ x }}',
+     "llama-server -m a.gguf -c 8 -a {{x}}", 4),
+    ("a.bat", "@set M=C:\\a b.gguf\nrem llama-server\n.\\llama-server.exe -m \"%M%\" ^\r\n -c 8",
+     ".\\llama-server.exe -m C:\\a b.gguf -c 8", 3),
+    ("a.ps1", "$m = 'C:\\a.gguf'\n<# no\n#>\n& .\\llama-server.exe `\n -m $m `\n -c 8",
+     ".\\llama-server.exe -m C:\\a.gguf -c 8", 4),
+    ("a.yml", f"{PODS}}}]\nkind: ConfigMap\ndata:\n  a.sh: |\n    llama-server -m a.gguf",
+     "llama-server -m a.gguf", 6),
+    (".env.local", "A=1\nexport LLAMA_ARG_MODEL='a.gguf' # it", "llama-server", 2),
+    ("docker-compose.yml.example", "services: {a: {image: llama.cpp, command: -m a.gguf}}",
+     "llama-server -m a.gguf", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "words", "line"), FORMS)
+def test_other_forms(name: str, content: str, words: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode())
+    (found,) = read(path)
+    assert text(found) == words
+    assert found.line == line
+
+
+def test_variables_of_an_environment_file(tmp_path: Path) -> None:
+    path = tmp_path / "llama.env"
+    path.write_text(
+        "# of the server\nLLAMA_ARG_MODEL='a # b.gguf'\nLLAMA_ARG_CTX_SIZE=8 # few\nX=1\n"
+    )
+    (found,) = read(path)
+    assert found.env == {"LLAMA_ARG_MODEL": "a # b.gguf", "LLAMA_ARG_CTX_SIZE": "8"}
+    assert found.around.doubt
+    path.write_text("OTHER=llama-server\n")
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("Makefile", f"A = {'x' * 9999}\ngo:\n\tllama-server {'$(A)' * 9999}"),
+        ("justfile", 'a := "{{a}}{{a}}"\ngo:\n' + "\tllama-server {{a}}\n" * 9999),
+        ("a.bat", f"set A={'x' * 9999}\nllama-server {'%A%' * 9999}"),
+    ],
+)
+def test_variables_that_fill_in_to_too_much(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match="fill in to more than"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("start", ["", "nohup "])
+def test_the_server_of_llama_cpp_python_is_another(start: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"{start}python3 -m llama_cpp.server --model a.gguf --n_gpu_layers 99")
+    with pytest.raises(UsageError, match=r"llama_cpp\.server is not llama-server"):
+        read(path)
+
+
+def test_what_a_unit_sets_for_a_shell(tmp_path: Path) -> None:
+    path = tmp_path / "a.service"
+    head = "[Service]\nEnvironment=LLAMA_ARG_CTX_SIZE=8\nEnvironmentFile=/etc/x\nExecStart="
+    path.write_text(f"{head}/bin/sh -c 'exec llama-server -m a.gguf'")
+    (found,) = read(path)
+    assert found.env == {"LLAMA_ARG_CTX_SIZE": "8"}
+    assert any("/etc/x" in note for note in found.notes)
+
+
+def test_a_name_that_a_variable_is_given_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("BIN=/opt/llama-server ./other -m a.gguf -c 8")
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)

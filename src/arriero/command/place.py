@@ -60,7 +60,8 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SERVER: Final = re.compile(r"llama[-_.]?(?:cpp[-_.]?)?server", re.IGNORECASE)
+_SERVER: Final = re.compile(r"(?!llama_cpp\.server)llama[-_.]?(?:cpp[-_.]?)?server", re.IGNORECASE)
+"""But not the module of that name, which is llama-cpp-python's."""
 _TAG: Final = re.compile(r"(?:\A|[-_.])b(\d{4,6})(?=\Z|[-_.])")
 _BACKENDS: Final[Mapping[str, str]] = {
     "cuda": "CUDA",

@@ -15,7 +15,7 @@ from typing import Final
 
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.command.flags import FlagTable, normalise
-from arriero.command.inputs import dockerfile, preset, shell, systemd
+from arriero.command.inputs import dockerfile, envfile, preset, recipes, shell, systemd, windows
 from arriero.command.inputs.model import LARGEST, MOST_COMMANDS, Written, is_open, no_command
 from arriero.command.inputs.starting import is_script
 from arriero.command.place import Mark
@@ -42,9 +42,25 @@ _SUFFIXES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
     ".ini": preset.read,
     ".yml": _yaml,
     ".yaml": _yaml,
+    ".mk": recipes.read,
+    ".just": recipes.read,
+    ".bat": windows.read_batch,
+    ".cmd": windows.read_batch,
+    ".ps1": windows.read_powershell,
+    ".env": envfile.read,
 }
+_NAMES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
+    "dockerfile": dockerfile.read,
+    "containerfile": dockerfile.read,
+    "makefile": recipes.read,
+    "gnumakefile": recipes.read,
+    "justfile": recipes.read,
+}
+_TEMPLATES: Final = frozenset([".j2", ".tmpl", ".template", ".example", ".sample", ".dist", ".in"])
+"""What a file's name ends in where its form is told by what stands before."""
 
 
+_PYTHON: Final = "llama_cpp.server"
 _PRESET: Final = re.compile(
     r"^\[[^\]\n\"']+\][ \t]*$\n(?:[ \t]*(?:[;#].*)?\n)*"
     r"[ \t]*(?:m|model|hf|hf-repo|ctx-size)[ \t]*=",
@@ -55,8 +71,9 @@ _PRESET: Final = re.compile(
 def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     """Every llama-server command in a file, by the form that its name or its text tells.
 
-    Read are shell scripts, systemd units and Quadlet containers, Dockerfiles, compose files,
-    llama-swap configurations, manifests of Kubernetes, llama-server's own model presets and JSON
+    Read are scripts (shell, batch, PowerShell), Makefiles and justfiles, systemd units and Quadlet
+    containers, supervisord's programs, Dockerfiles, compose files, llama-swap configurations,
+    manifests of Kubernetes, llama-server's own model presets, files of its variables and JSON
     arrays of arguments.
 
     Args:
@@ -68,18 +85,30 @@ def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
     """
     raw = _text(path)
     text = raw.removeprefix("\ufeff").replace("\r\n", "\n")
-    form = _SUFFIXES.get(path.suffix.lower()) or _by_name(path) or _by_text(text)
-    # A byte order mark and the ends of lines mean something to the engine's own form alone.
-    found = form(raw if form is preset.read else text, str(path))
-    # Such a script is called after what it starts, and given nothing.
-    scripts = [one.words[-1] for one in found if one.program == len(one.words) - 1]
-    scripts = list(filter(is_script, scripts))
-    found = tuple(one for one in found if one.words[-1] not in scripts)
-    if not found:
-        raise no_command(str(path), scripts[0] if scripts else None)
+    form = _by_name(path) or _by_text(text)
+    try:
+        # A byte order mark and the ends of lines mean something to the engine's own form alone.
+        found = _server_commands(form(raw if form is preset.read else text, str(path)), path)
+    except UsageError as error:
+        if error.id != "no-command" or _PYTHON not in text:
+            raise
+        raise UsageError(
+            f"no llama-server command in {path}: {_PYTHON} is not llama-server",
+            hint="it is the server of llama-cpp-python, whose options are others",
+            id="no-command",
+        ) from None
     if len(found) > MOST_COMMANDS:
         raise UsageError(f"more than {MOST_COMMANDS} commands in {path}", id="input-too-large")
     return tuple(_without_open_words(written, flags) for written in found)
+
+
+def _server_commands(found: tuple[Written, ...], path: Path) -> tuple[Written, ...]:
+    """The same without scripts that are only called after the server."""
+    scripts = [one.words[one.program] for one in found if _is_script(one)]
+    found = tuple(one for one in found if not _is_script(one))
+    if not found:
+        raise no_command(str(path), scripts[0] if scripts else None)
+    return found
 
 
 def preset_refusals(path: Path, typed: str) -> tuple[Mark, ...]:
@@ -127,14 +156,25 @@ def _text(path: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
+def _is_script(written: Written) -> bool:
+    """Whether the program is a script called after the server, which is given no flag of it."""
+    program, *others = written.words[written.program :]
+    return is_script(program) and not any(word.startswith("-") for word in others)
+
+
 def _by_name(path: Path) -> Callable[[str, str], tuple[Written, ...]] | None:
-    """``Dockerfile``, ``Dockerfile.cuda`` and the same of Podman."""
-    stem = path.name.lower().partition(".")[0]
-    return dockerfile.read if stem in ("dockerfile", "containerfile") else None
+    """By the suffix, or by a name such as ``Dockerfile.cuda`` or ``.env.local``."""
+    name = path.name.lower()
+    while (suffix := Path(name).suffix) in _TEMPLATES:
+        name = name.removesuffix(suffix)
+    stem = name.partition(".")[0] or f".{name.split('.')[1]}" if "." in name else name
+    return _SUFFIXES.get(Path(name).suffix) or _NAMES.get(stem) or _SUFFIXES.get(stem)
 
 
 def _by_text(text: str) -> Callable[[str, str], tuple[Written, ...]]:
     first = next((line for line in map(str.strip, text.splitlines()) if line), "")
+    if re.search(r"^\[program:[^\]]+\]\s*$", text, re.MULTILINE):
+        return systemd.read_programs
     if first.startswith("[") and re.search(r"^\s*(?:ExecStart|Image)\s*=", text, re.MULTILINE):
         return systemd.read
     if _PRESET.search(text):

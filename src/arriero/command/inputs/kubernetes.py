@@ -24,9 +24,9 @@ from arriero.command.inputs.model import (
     no_command,
     too_large,
 )
-from arriero.command.inputs.starting import behind_words, script_of
+from arriero.command.inputs.starting import behind_words, is_script, script_of
 from arriero.command.inputs.tree import Node, entries, first_line, items, scalar, strings
-from arriero.command.place import Around, of_image
+from arriero.command.place import Around, Place, of_image
 from arriero.command.prefix import base_name
 
 _HOLDERS: Final = ("initContainers", "containers")
@@ -39,6 +39,7 @@ def read(documents: Sequence[Node], path: str) -> tuple[Written, ...]:
     """The llama-server commands of all containers, in the order of the file."""
     found = (_written(one, path) for root in documents for one in _containers(root, path, 0))
     written = tuple(written for several in found for written in several)
+    written += tuple(one for root in documents for one in _scripts(root, path))
     if not written:
         started = (
             script_of([word for key in ("command", "args") for word, _ in _words(one.get(key), {})])
@@ -47,6 +48,19 @@ def read(documents: Sequence[Node], path: str) -> tuple[Written, ...]:
         )
         raise no_command(path, next(filter(None, started), None))
     return written
+
+
+def _scripts(root: Node, path: str) -> Iterator[Written]:
+    """The commands of scripts that a ConfigMap holds."""
+    members = entries(root) or {}
+    if scalar(members.get("kind")) != "ConfigMap":
+        return
+    for name, node in (entries(members.get("data")) or {}).items():
+        text = scalar(node) or ""
+        if is_script(name) or text.startswith("#!"):
+            for one in shell.read(text, path, first_line(node)):
+                place = one.around.place or Place("a container starts it")
+                yield replace(one, name=name, around=replace(one.around, place=place))
 
 
 def _containers(node: Node, path: str, depth: int) -> Iterator[Mapping[str, Node]]:

@@ -24,7 +24,7 @@ MOST_COMMANDS: Final = 256
 LONGEST_WORD: Final = 1 << 16
 
 _IMAGE: Final = re.compile(r"llama[-_.]?cpp|llama-server", re.IGNORECASE)
-_OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`")
+_OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`|\{\{")
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,24 @@ def no_command(path: str, script: str | None) -> UsageError:
         hint=f"check that file: arriero check {shlex.quote(there)}",
         id="no-command",
     )
+
+
+class Room:
+    """What may be filled in for the variables of one file."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.left = path, 4 * LARGEST
+
+    def take(self, text: str) -> str:
+        """The text itself.
+
+        Raises:
+            UsageError: There is no room left for it.
+        """
+        self.left -= len(text)
+        if self.left < 0:
+            raise too_large(self.path, "its variables fill in to more than any command holds")
+        return text
 
 
 def too_large(path: str, what: str) -> UsageError:

@@ -36,9 +36,7 @@ _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.
 _NAMED: Final = re.compile(r"\$(?:\{[A-Za-z_]|[A-Za-z_])")
 _KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
-_INSIDE: Final = (
-    "paths are those inside the container: they are looked for here as they are written"
-)
+INSIDE: Final = "paths are those inside the container: they are looked for here as they are written"
 _MORE: Final = re.compile(r"([;&|()]{1,2})[ \t]*+(?![\s#;&|()]|\Z|fi\b|done\b|esac\b)")
 _TRAILING: Final = re.compile(r"\\[ \t\r]*")
 _ENDS_IN_BLANK: Final = re.compile(r"\\[ \t]+\r?\Z")
@@ -482,12 +480,12 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
     if found is None:
         return
     if found.around.published is not None:
-        filling.notes.append(_INSIDE)
+        filling.notes.append(INSIDE)
     around = replace(found.around, marks=(cut,) if cut else ())
     if found.quoted is not None:  # bash -c "llama-server …"
         text, line, place = found.quoted
         for written in _in_quotes(homes[place], text, script, path, line):
-            yield replace(written, around=_both(around, written.around))
+            yield replace(written, around=both(around, written.around))
         return
     filled = [*found.before, *found.words]
     if len(filled) > MOST_WORDS:
@@ -516,7 +514,7 @@ def _left_out(words: Sequence[_Word]) -> tuple[str, ...]:
     return (f"what follows {follows} is another command: it is not printed",) if follows else ()
 
 
-def _both(outer: Around, inner: Around) -> Around:
+def both(outer: Around, inner: Around) -> Around:
     """What is told about the command in quotes and about what starts it."""
     return Around(
         place=inner.place or outer.place,

@@ -128,7 +128,11 @@ def behind(line: Sequence[Filled]) -> Behind | None:
     at = _container(line)
     if at is not None and _verb(line, at) in ("run", "create"):
         return _in_container(line[at:])
-    candidates = [i for i, one in enumerate(line) if is_server(one.text) or holds(one.text)]
+    candidates = [
+        i
+        for i, one in enumerate(line)
+        if (is_server(one.text) and not _ASSIGNED.match(one.text)) or holds(one.text)
+    ]
     if not candidates:
         return None
     first = next((i for i, one in enumerate(line) if is_flag(one.text)), len(line))
@@ -304,6 +308,8 @@ def _in_container(words: Sequence[Filled]) -> Behind | None:
         following = words[image + 1 : image + 2] if image is not None else ()
         if image is None or not (is_server(entry) or any(is_server(w.text) for w in following)):
             return None
+    if is_server(words[image].text):  # the program, behind an image called after something else
+        image = min(image, _positional(words, at + 1) or image)
     _, line, place = words[image]
     rest = words[image + 1 :]
     others = given_to_server(words[image].text, [one.text for one in rest])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from arriero.command.inputs import shell
@@ -24,13 +25,15 @@ from arriero.command.inputs.model import (
     no_command,
     too_large,
 )
-from arriero.command.inputs.starting import script_of
+from arriero.command.inputs.starting import Filled, behind, script_of
 from arriero.command.place import Around, of_image
 from arriero.command.prefix import base_name
 
 _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", re.DOTALL)
 _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
+_CONTINUED: Final = re.compile(r"(\n[ \t]+(?=[^\s;#]))")
+"""supervisord goes on with a value in an indented line."""
 _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
 
 
@@ -56,6 +59,17 @@ def read(text: str, path: str) -> tuple[Written, ...]:
         scripts = (script_of(_split(value.lstrip("@-:+!"))) for value in commands)
         raise no_command(path, next(filter(None, scripts), None))
     return written
+
+
+def read_programs(text: str, path: str) -> tuple[Written, ...]:
+    """The llama-server commands of supervisord's ``[program:…]`` sections."""
+    settings = _settings(_CONTINUED.sub(r" \\\1", text), "[program:")
+    starts = [(value, spots) for key, value, spots in settings if key == "command"]
+    found = tuple(one for start in starts for one in _written(*start, {}, [], path))
+    if not found:
+        scripts = (script_of(_split(value)) for value, _ in starts)
+        raise no_command(path, next(filter(None, scripts), None))
+    return found
 
 
 def _contained(text: str, path: str) -> Iterator[Written]:
@@ -123,7 +137,7 @@ def _settings(text: str, of: str) -> Iterator[tuple[str, str, list[int]]]:
         if more:
             continue
         key, equals, value = pending.partition("=")
-        if equals and section == of:
+        if equals and section.startswith(of):
             lead = len(key) + 1 + len(value) - len(value.lstrip())
             yield key.strip(), value.strip(), spots[lead:]
         pending, spots = "", []
@@ -146,7 +160,10 @@ def _written(
     line = spots[0] if spots else 1
     if words and base_name(words[0]) in _SHELLS:
         script = next((w for w in words[1:] if not w.startswith("-")), "")
-        yield from shell.read(script, path, line)
+        for one in shell.read(script, path, line):
+            inside = one.around.published is not None
+            yield replace(one, env=one.env if inside else {**env, **one.env},
+                          notes=(*notes, *one.notes))  # fmt: skip
         return
     lines = _lines_of(words, value, spots)
     filled: list[tuple[str, int]] = []
@@ -162,14 +179,22 @@ def _written(
         else:
             source.append(Spelling(text))
             filled.append((_fill(word, env), at))
-    program = next((i for i, (word, _) in enumerate(filled) if is_server(word)), None)
-    if program is None:
+    found = behind([Filled(word, at, i) for i, (word, at) in enumerate(filled)])
+    if found is None:
         return
-    texts, each = zip(*filled, strict=True)
+    if found.quoted is not None:
+        for one in shell.read(found.quoted.text, path, found.quoted.line):
+            yield replace(one, around=shell.both(found.around, one.around))
+        return
+    if found.around.published is not None:
+        notes = [*notes, shell.INSIDE]
+    texts, each, places = zip(*found.before, *found.words, strict=True)
+    program = len(found.before)
     yield Written(
-        words=texts, path=path, line=each[program], lines=each, env=env,
-        notes=tuple(notes), program=program, source=tuple(source), places=tuple(range(len(each))),
-        dialect=Dialect.SYSTEMD,
+        words=texts, path=path, line=each[program], lines=each,
+        env=found.env if found.around.published is not None else env,
+        notes=tuple(notes), program=program, source=tuple(source), places=places,
+        contained=found.contained, dialect=Dialect.SYSTEMD, around=found.around,
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ GOTCHA = Gotcha(
 )
 _OPEN = re.compile(r"[$`%{]")
 """What a file leaves to others to fill in."""
+_JSON = re.compile(r"\{(?!\{)")
 _TYPES = frozenset({"--cache-type-k", "--cache-type-v", "--spec-type"})
 """Flags whose values forks have more of."""
 
@@ -69,7 +70,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         switch = "on" in flag.choices
         swallowed = bool(item.values) and facts.command.flags.get(item.values[-1]) is not None
         wrong, can = _refused(item, flag, facts.build)
-        open_word = _OPEN.search(item.value or "") and not (item.value or "").startswith("{")
+        open_word = _OPEN.search(item.value or "") and not _JSON.match(item.value or "")
         if item.complete and (open_word or not wrong):
             continue
         if item.complete and swallowed and not wrong:
