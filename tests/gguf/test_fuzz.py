@@ -36,8 +36,9 @@ def test_some_headers_that_lie() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_hundred_thousand_headers_that_lie() -> None:
-    assert fuzz(100_000)["failures"] == 0
+def test_many_headers_that_lie() -> None:
+    """A hundred thousand are run by hand: ``python bench/fuzz.py``."""
+    assert fuzz(20_000)["failures"] == 0
 
 
 @pytest.mark.parametrize(
