@@ -20,7 +20,7 @@ from arriero.command.inputs.model import Written
 from arriero.command.place import Around, Mark, Place
 
 _NEWLINE: Final = re.compile(r"\r\n|\n|\r")
-_SECTION: Final = re.compile(r"\[[ \t]*([^\]]+)\][ \t]*(?:[;#][^\r\n]*)?(?=\r|\n|\Z)")
+_SECTION: Final = re.compile(r"\[[ \t]*+([^\]]++)\][ \t]*+(?:[;#][^\r\n]*+)?(?=\r|\n|\Z)")
 _SETTING: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*([^\r\n]*)")
 _NOTHING: Final = re.compile(r"[ \t]*(?:[;#][^\r\n]*)?(?=\r|\n|\Z)")
 _COMMENT: Final = re.compile(r"[ \t]*[;#]")
