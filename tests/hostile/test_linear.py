@@ -147,3 +147,10 @@ def test_a_log_of_one_line_after_the_other(unit: str) -> None:
         return read_log(["\n".join(lines).encode()])
 
     assert growth(as_lines, "", unit, 12_000) < _RATIO
+
+
+@pytest.mark.parametrize("name", sorted(patterns()))
+def test_no_group_is_repeated_possessively(name: str) -> None:
+    """Python before 3.11.5 does not match ``(?:…)++``; the atomic ``(?>(?:…)+)`` it does."""
+    text = patterns()[name].pattern
+    assert not re.search(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+", text)

@@ -23,7 +23,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are not printed as they are."""
 _INSIDE: Final = r"[A-Za-z0-9_./:@%+,=-]*+"
 _REFERENCE: Final = rf"\$(?:[A-Za-z_]\w*+|\{{[A-Za-z_]\w*+(?::?[-+?]{_INSIDE})?\}})"
-_OPEN: Final = pattern(rf"(?:{_INSIDE}{_REFERENCE})++{_INSIDE}\Z", re.ASCII)
+_OPEN: Final = pattern(rf"(?>(?:{_INSIDE}{_REFERENCE})+){_INSIDE}\Z", re.ASCII)
 
 
 def quote(word: str) -> str:

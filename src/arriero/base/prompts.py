@@ -137,7 +137,7 @@ _LOGGED: Final = (
 )
 _TURN: Final = pattern(
     rf"(?P<open>{_OPENS})(?!['\"])"
-    rf"(?P<said>(?:(?!{_CLOSES}|{_LOGGED})[\s\S]){{1,20000}}+)"
+    rf"(?P<said>(?>(?:(?!{_CLOSES}|{_LOGGED})[\s\S]){{1,20000}}))"
     rf"(?P<close>{_CLOSES})"
 )
 # Whatever the last turn says: nothing tells where it ends but the line.

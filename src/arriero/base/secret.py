@@ -39,7 +39,7 @@ SECRET_NAME: Final = pattern(
 # A word may also begin right after an ANSI colour or an escaped newline inside a JSON string.
 _START: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=[;\[]\d\d\dm)|(?<=\\[nrt]))"
 _PEM: Final = pattern(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----))*+"
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?>(?:[^-]|-(?!----))*)"
     r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 _TOKEN: Final = pattern(
