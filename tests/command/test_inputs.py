@@ -610,3 +610,26 @@ def test_a_name_that_a_variable_is_given_is_no_program(tmp_path: Path) -> None:
     path.write_text("BIN=/opt/llama-server ./other -m a.gguf -c 8")
     with pytest.raises(UsageError, match="no llama-server command"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo systemctl restart llama-server",
+        "docker build -t llama-server:latest --build-arg X=1 .",
+        "docker logs -f llama-server",
+        "ssh box journalctl -fu llama-server",
+        "timeout 5 pgrep llama-server",
+    ],
+)
+def test_what_only_names_a_server(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(line)
+    with pytest.raises(UsageError, match="no llama-server command"):
+        read(path)
+
+
+def test_a_container_called_like_a_command(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("docker exec test llama-server -m a.gguf -c 8\nsudo llama-server\n")
+    assert list(map(text, read(path))) == ["llama-server -m a.gguf -c 8", "llama-server"]

@@ -331,3 +331,13 @@ def test_the_models_preset_that_a_command_names(typed: str, tmp_path: Path) -> N
     assert f"no models preset {typed}" in " ".join(found(words).notes)
     path.write_bytes(b"[a]\0")
     assert "not a text file" in " ".join(found(words).notes)
+
+
+def test_the_image_of_a_unit_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.service"
+    path.write_text(
+        "[Service]\nExecStart=/bin/docker run -p 80:80 x/llama.cpp:server \\\n  -m a.gguf -fa\n"
+    )
+    found = check_file(path, Options(assume_build=10434))
+    (line,) = fixed_lines(found)
+    assert line == "/bin/docker run -p 80:80 x/llama.cpp:server -m a.gguf -fa on"

@@ -73,6 +73,8 @@ def respelled(
             continue
         place = places[origin]
         again.kept[place] = quoted[at]
+        if written.contained and origin == written.program and written.dialect is not Dialect.SHELL:
+            again.kept[place] = quote(_text_at(written.source, place) or quoted[at])  # the image
         if safe[at] != command.words[at]:
             again.secret.add(place)
         new = again.after.setdefault(place, [])
@@ -90,6 +92,16 @@ def respelled(
     if written.dialect is not Dialect.SHELL:
         again.notes.append(f"quoted for a shell: {written.path} has its own way to write words")
     return tuple(words), _notes((*written.unkept, *again.notes), asked, " ".join(words))
+
+
+def _text_at(source: tuple[Spelling, ...], place: int) -> str | None:
+    """What the file has for one word; null where several words are spelled together."""
+    at = 0
+    for spelling in source:
+        if at == place and spelling.count == 1:
+            return spelling.text
+        at += spelling.count
+    return None
 
 
 def _notes(notes: tuple[str, ...], asked: list[str], line: str = "") -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from arriero.base.errors import UsageError
@@ -63,6 +64,12 @@ _NO_START: Final = _words(
 )
 """What only names a server."""
 _CONTAINERS: Final = frozenset(["docker", "podman", "nerdctl"])
+_VERBS: Final = _words(
+    "build buildx pull push tag start stop restart rm rmi kill logs inspect ps images image cp "
+    "attach stats top port rename update wait save load import export commit login volume network "
+    "system pause unpause"
+)
+"""What else these do, which starts no command that stands in the line."""
 _NO_IMAGE: Final = frozenset(
     ["--name", "-v", "--volume", "--mount", "-w", "--workdir", "--network", "--hostname", "-h"]
 )
@@ -126,8 +133,8 @@ class Behind:
 def behind(line: Sequence[Filled]) -> Behind | None:
     """The server's command that a line starts; None where it starts none."""
     at = _container(line)
-    if at is not None and _verb(line, at) in ("run", "create"):
-        return _in_container(line[at:])
+    if at is not None and (verb := _verb(line, at)) in _VERBS | {"run", "create"}:
+        return _in_container(line[at:]) if verb in ("run", "create") else None
     candidates = [
         i
         for i, one in enumerate(line)
@@ -138,6 +145,8 @@ def behind(line: Sequence[Filled]) -> Behind | None:
     first = next((i for i, one in enumerate(line) if is_flag(one.text)), len(line))
     at = max((i for i in candidates if i < first), default=candidates[0])
     starts = next((i for i, one in enumerate(line[:at]) if _starts(one.text)), at)
+    if _is_only_named(line, starts, at):
+        return None
     before, around = list(line[:starts]), Around()
     if starts < at:
         rest = line[starts + 1 : at]
@@ -154,6 +163,17 @@ def behind(line: Sequence[Filled]) -> Behind | None:
     if holds(line[at].text):
         return Behind(quoted=line[at], around=around) if starts < at or around.doubt else None
     return Behind(_through(before, line[at]), _program(line, at), around=around)
+
+
+def _is_only_named(line: Sequence[Filled], starts: int, at: int) -> bool:
+    """Whether what is started only names the server, as in ``sudo systemctl restart``."""
+    if holds(line[at].text) or any(is_flag(one.text) for one in line[at + 1 :]):
+        return False
+    between = line[starts:at]
+    return any(
+        base_name(one.text) in _NO_START and not before.text.startswith("-")
+        for before, one in pairwise(between)
+    )
 
 
 def _program(line: Sequence[Filled], at: int) -> list[Filled]:
