@@ -112,7 +112,7 @@ api-key: {}
 password: {}
 machine h login ana password {}
 sshpass -p {} ssh h
-//registry.npmjs.org/:_authToken={}
+//packages.example/:_authToken={}
 -----BEGIN OPENSSH PRIVATE KEY-----{}-----END OPENSSH PRIVATE KEY-----
 """.strip().splitlines()
 
