@@ -18,6 +18,16 @@ _T = TypeVar("_T")
 
 HELD: Final = 400
 """Lines of repeated text that are looked at for its end."""
+LOG: Final = 2000
+"""Lines of a log that are kept back because a request may have held it."""
+CLOCK: Final = 50_000
+"""Microseconds by which threads print their lines out of order."""
+_TASK: Final = re.compile(r"\| task (\d{1,9}) \|")
+_OF_START: Final = re.compile(
+    r"(?:cmn|spec)\s|(?:srv|slot)\s{1,12}(?:load_model|llama_server|init(?:ialize)?|main):"
+    r"|srv\s{1,12}operator\(\): operator\(\):"
+)
+"""Lines of the same make that a start says, or its end."""
 _LOOP: Final = re.compile(
     r"(?:slot|srv|que|res|cmn|spec)\s{1,12}\S{1,60}:\s{1,4}"
     r"(?:id\s{1,4}-?\d{1,9} \| (?:task -?\d{1,9} \| )?)?"
@@ -79,12 +89,41 @@ def opening(text: str) -> str | None:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a line says what it says: who listens to a process knows it of each line."""
+
+    stamp: int | None = None
+    """The process's own clock, in microseconds."""
+    grave: bool = False
+    """Whether it tells of a failure that no request brings about."""
+    anew: bool = False
+    """Whether it tells that a process began."""
+    early: bool = False
+    """Whether only a start, or its end, says it."""
+    ready: bool = False
+    """Whether it tells that a start came to its end."""
+    serving: bool = False
+    """Whether the process had served before."""
+    told: bool = False
+    """Whether it means anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[_T]):
+    text: str
+    own: bool
+    manner: Manner
+    line: _T
+
+
 @dataclass
 class Listener(Generic[_T]):
     """Tells the lines of one process that are its own, with what the caller knows of each.
 
     A line that may be either is kept back until the lines after it tell: it was repeated if the
-    process goes on as if nothing had been said.
+    process goes on as if nothing had been said. Once a process serves, a text that it repeats may
+    be a log of its own, with stamps and all: only a line that a request brings about ends it.
     """
 
     longest: int
@@ -93,34 +132,78 @@ class Listener(Generic[_T]):
     _quote: bool = False
     _head: str | None = None
     _stamped: bool = False
-    _held: list[tuple[str, bool, _T]] = field(default_factory=list)
+    _from: int | None = None
+    """The clock of the line that began to repeat a text."""
+    _task: int = -1
+    """The last task that was spoken of before."""
+    _began: bool = False
+    """Whether what is kept back may be another process that came to serve."""
+    _held: list[_Held[_T]] = field(default_factory=list)
 
-    def hear(
-        self, text: str, line: _T, *, stamped: bool, grave: bool = False, anew: bool = False
-    ) -> Iterator[tuple[_T, bool]]:
-        """The lines that are known to be the server's own by now, and whether that is sure.
-
-        ``grave``: the line tells of a failure that no request brings about; ``anew``: that a
-        process began.
-        """
-        self._stamped = self._stamped or stamped
+    def hear(self, text: str, line: _T, manner: Manner) -> Iterator[tuple[_T, bool]]:
+        """The lines that are known to be the server's own by now, and whether that is sure."""
+        stamped = manner.stamp is not None
+        if not (self.opened and manner.serving):  # what is repeated may have a prefix too
+            self._stamped = self._stamped or stamped
         own = stamped if self._stamped else _is_own(text, self._head)
+        said = _Held(text, own, manner, line)
         if self._quote:
-            yield from self._inside(text, line, own=own)
-            return
-        if self.opened:
-            if not own:
-                if len(self._held) < HELD:
-                    self._held.append((text, False, line))
-                return
-            if grave or anew:
-                yield from ((held, False) for _, _, held in self._held)
-            self._held.clear()
-        self._open(text, own=own)
-        yield line, True
+            yield from self._inside(said)
+        else:
+            yield from self._outside(said)
 
-    def _open(self, text: str, *, own: bool) -> None:
+    def _outside(self, said: _Held[_T]) -> Iterator[tuple[_T, bool]]:
+        """A line that stands in no quote."""
+        if self.opened:
+            if said.manner.serving:
+                if not self._goes_on(said):
+                    yield from self._keep(said)
+                    return
+                if self._began:
+                    yield from ((held.line, self._stamped) for held in self._held)
+            elif not said.own:
+                if len(self._held) < HELD:
+                    self._held.append(said)
+                return
+            elif said.manner.grave or said.manner.anew:
+                yield from ((held.line, False) for held in self._held)
+            self._held.clear()
+        self._open(said)
+        yield said.line, True
+
+    def _keep(self, said: _Held[_T]) -> Iterator[tuple[_T, bool]]:
+        if said.manner.told:
+            self._held.append(said)
+        self._began = self._began or (
+            said.manner.ready and (self._is_behind(said.manner) or not self._stamped)
+        )
+        if len(self._held) > LOG:
+            held, self._held, self.opened = self._held, [], False
+            yield from ((one.line, self._began and self._stamped) for one in held)
+
+    def _goes_on(self, said: _Held[_T]) -> bool:
+        """Whether a line is of a process that serves, be it this one or one that began since."""
+        manner = said.manner
+        if not said.own or manner.grave or manner.anew or manner.early or manner.ready:
+            return False
+        if _OF_START.match(said.text) or self._is_behind(manner):
+            return False
+        if self._began:
+            task = _task(said.text)
+            if task is None and self._stamped:
+                return False  # which one it is the next task tells
+            self._began = task is None or task < self._task
+        return not self._stamped or _LOOP.match(said.text) is not None
+
+    def _is_behind(self, manner: Manner) -> bool:
+        """Whether a clock is behind that of the line which began to repeat a text."""
+        if manner.stamp is None or self._from is None:
+            return False
+        return manner.stamp < self._from - CLOCK
+
+    def _open(self, said: _Held[_T]) -> None:
         """Learn from a line whether it begins to repeat a text."""
+        text, own = said.text, said.own
         ends = opening(text)
         if self._stamped and not own and _UNSTAMPED not in text:
             ends = None  # somebody else's line
@@ -128,39 +211,41 @@ class Listener(Generic[_T]):
         self._head = head[0] if head else None
         if ends == "" and head and not self._stamped and _QUOTE_END.search(text):
             ends = None  # a token of the model's, in a log in which no prefix would tell the rest
-        self.opened = ends is not None
+        self.opened, self._began = ends is not None, False
         self._quote = ends == "'" and len(text) < self.longest
+        self._from = said.manner.stamp if said.manner.stamp is not None else self._from
+        task = _task(text) if self.opened or said.manner.told else None
+        self._task = self._task if task is None else task
 
-    def _inside(self, text: str, line: _T, *, own: bool) -> Iterator[tuple[_T, bool]]:
-        if not own and _QUOTE_END.search(text):
+    def _inside(self, said: _Held[_T]) -> Iterator[tuple[_T, bool]]:
+        if not said.own and _QUOTE_END.search(said.text):
             self._held.clear()
             self._quote = False
             return
-        self._held.append((text, own, line))
+        self._held.append(said)
         if len(self._held) >= HELD:
             yield from self._unquoted()
 
     def _unquoted(self) -> Iterator[tuple[_T, bool]]:
         """The end of the quote is missing: what came before the next own line is not known."""
         held, self._held, self._quote = self._held, [], False
-        for text, own, line in held:
-            if own:
-                self._held.clear()
-                self.opened = False
-            if self.opened:
-                self._held.append((text, own, line))
-            else:
-                self._open(text, own=own)
-                self._quote = False
-                yield line, True
+        for said in held:
+            yield from self._outside(said)
+            self._quote = False
 
     def rest(self) -> Iterator[tuple[_T, bool]]:
         """What is kept back, as if nothing came after it."""
         if self._quote:
-            if not any(own for _, own, _ in self._held):
+            if not any(held.own for held in self._held):
                 return
             yield from self._unquoted()
-        yield from ((held, False) for _, _, held in self._held)
+        yield from ((held.line, False) for held in self._held)
+
+
+def _task(text: str) -> int | None:
+    """The task that a line of the loop is about."""
+    found = _TASK.search(text, 0, 120)
+    return int(found[1]) if found else None
 
 
 def _is_own(text: str, head: str | None) -> bool:

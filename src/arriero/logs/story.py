@@ -17,7 +17,7 @@ from arriero.base.words import Component, Kind, Phase, Role
 from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, Rule, events
 from arriero.logs.lines import MAX_LINE, Line, relayed
 from arriero.logs.model import Buffer, EngineTag, Notice
-from arriero.logs.quoted import Listener, own_words
+from arriero.logs.quoted import Listener, Manner, own_words
 
 MIB = 1024 * 1024
 KEEP = 256
@@ -42,6 +42,10 @@ _RELEASED: Final = re.compile(r"slot\s+release:")
 _OF_FAILURES: Final = frozenset(
     (Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.DEATH, Act.END, Act.OF_DRAFT)
 )
+_OF_STARTS: Final = frozenset(
+    (Act.SIZE, Act.TOTAL, Act.VALUE, Act.FIT_BEGIN, Act.FIT_END, Act.ROLE, Act.DEVICE, Act.BEGIN)
+)
+_EARLY: Final = (Phase.ARGUMENTS, Phase.FIT, Phase.LOAD, Phase.CONTEXT, Phase.WARMUP)
 _OURS: Final = re.compile(r"(?i)llama|ggml|rpc|server|main|kobold|python|studio|jan\b|local-?ai")
 _NO_FEATURES: Final = frozenset(("LLAMAFILE", "ACCELERATE", "OPENMP", "KLEIDIAI", "REPACK", "BLAS"))
 """What ``system_info`` tells beside features of the CPU."""
@@ -240,9 +244,16 @@ class Story:
         told = self._listener.hear(
             line.text,
             (line, found),
-            stamped=line.stamp is not None,
-            grave=any(map(_is_grave, rules)),
-            anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules) or self._set_back(line),
+            Manner(
+                stamp=line.stamp,
+                grave=any(map(_is_grave, rules)),
+                anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules)
+                or self._set_back(line),
+                early=any(map(_is_early, rules)),
+                ready=any(r.to == "ready" and r.id != "idle" for r in rules),
+                serving=self.start.ready or self.start.served,
+                told=bool(found) or self._set_back(line),
+            ),
         )
         for (own, events_of), sure in told:
             if sure:
@@ -287,11 +298,11 @@ class Story:
     def _hear(self, line: Line, found: Sequence[Event]) -> None:
         if line.stamp is not None:
             self._clock(line.stamp)
-        words, _, _ = own_words(line.text)
+        words, _, end = own_words(line.text)
         for era, first, final in ERAS:
             if era in words:
                 self.eras.add((first, final))
-        parts = relayed(words)
+        parts = relayed(words[:end])
         if len(parts) > 1:
             for part in parts:
                 self._tell(replace(line, text=part), events(part))
@@ -907,6 +918,13 @@ def _is_grave(rule: Rule) -> bool:
     if rule.act is Act.FAILURE:
         return rule.kind in (*MEMORY, Kind.BACKEND, Kind.RPC, Kind.CRASH, Kind.KILLED)
     return rule.act in (Act.REQUEST, Act.BUFFER, Act.DEATH, Act.END)
+
+
+def _is_early(rule: Rule) -> bool:
+    """Whether a process that serves never says it: a start does, or its end."""
+    if rule.act in (Act.FAILURE, Act.OWNER, Act.MILESTONE):
+        return rule.phase in _EARLY or rule.to in ("load", "exit")
+    return rule.act in _OF_STARTS
 
 
 def _size_in(facts: dict[str, str]) -> tuple[int | None, bool]:

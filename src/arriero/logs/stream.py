@@ -32,7 +32,7 @@ from arriero.logs.lines import (
     wrappings,
 )
 from arriero.logs.model import Buffer, Failure, Notice, Reading
-from arriero.logs.quoted import Listener, opening
+from arriero.logs.quoted import Listener, Manner, opening
 from arriero.logs.reader import LogReader
 from arriero.logs.story import NEAR, bytes_of
 
@@ -109,8 +109,8 @@ def _own(raws: Sequence[bytes], sample: Sequence[str]) -> list[str]:
             continue
         line = clean(shown, 0)
         listener = listeners.setdefault(line.child, Listener(MAX_LINE))
-        stamped = line.stamp is not None
-        own += (kept for kept, _ in listener.hear(line.text, shown, stamped=stamped))
+        heard = listener.hear(line.text, shown, Manner(stamp=line.stamp))
+        own += (kept for kept, _ in heard)
         opened = any(one.opened for one in listeners.values())
         if not opened:
             quiet.add(shape)
