@@ -28,6 +28,10 @@ RUNS = ("requests", "template", "embedding", "draft")
 PREFIXES = ("--log-prefix", "--no-log-prefix")
 HARMLESS = "why does it say so"
 _STAMP = re.compile(r"(?m)^\d+\.\d\d\.\d{3}\.\d{3} ")
+_OF_START = re.compile(
+    r"(?m)^(?:[\d.]+ [ID] )?(?:llama_model_loader|print_info|load|cmn  common_init_): "
+)
+_TASK = re.compile(r"\btask (?:= )?(\d{1,5})\b")
 _WRITTEN = re.compile(FIRST + r"(?P<quote>\\*)\"(?:(?P<escaped>\\+)n|\n)'" + LAST)
 
 
@@ -59,12 +63,12 @@ def planted(place: str, phrase: str) -> str:
     return text.replace(FIRST, line).replace(LAST, line)
 
 
-def served(prefix: bool) -> tuple[str, str]:
+def served(prefix: bool, task: int = 0) -> tuple[str, str]:
     """What a server says before and after a request."""
     stamp, later = ("0.00.100.000 I ", "9.00.100.000 I ") if prefix else ("", "")
     before = ("srv  llama_server: model loaded", "srv  llama_server: listening on http://[::1]:1")
     after = (
-        "slot      release: id  1 | task 0 | stop processing: n_tokens = 17, truncated = 0",
+        f"slot      release: id  1 | task {task} | stop processing: n_tokens = 17, truncated = 0",
         "srv  update_slots: all slots are idle",
     )
     return (
@@ -100,13 +104,35 @@ CASES = [
 ]
 
 
-def forge(build: int, name: str, said: Callable[[int], str]) -> str:
-    """One log with a phrase in each place of one run (by its number), served before and after."""
-    before, after = served(not name.endswith("--no-log-prefix"))
-    places = captured(build)[name]
-    log = before + "".join(planted(p, said(n)) + "\n" + after for n, p in enumerate(places))
+def forge(
+    build: int, name: str, of_file: Callable[[int], str], said: Callable[[int], str] | None = None
+) -> str:
+    """One log with a phrase in each place of one run (by its number), served before and after.
+
+    ``of_file``: what the model's file says, and a request as well unless it ``said`` otherwise.
+    The log's own clock goes on from a minute; what is planted keeps whatever it has.
+    """
+    said = said or of_file
     at = count()
-    return _STAMP.sub(lambda _: f"0.{(n := next(at)) // 1000:02}.{n % 1000:03}.000 ", log)
+
+    def at_its_time(text: str) -> str:
+        return _STAMP.sub(lambda _: f"1.00.{(n := next(at)) // 1000:03}.{n % 1000:03} ", text)
+
+    prefix = not name.endswith("--no-log-prefix")
+    log: list[str] = []
+    task, ready = 0, False
+    for n, place in enumerate(captured(build)[name]):
+        if _OF_START.search(place):
+            log += [planted(at_its_time(place), of_file(n)), "\n"]
+            continue
+        if not ready:
+            log.append(at_its_time(served(prefix)[0]))
+            ready = True
+        task = max([task, *(int(found[1]) for found in _TASK.finditer(place))])
+        log += [planted(at_its_time(place), said(n)), at_its_time("\n" + served(prefix, task)[1])]
+    if not ready:
+        log += map(at_its_time, served(prefix))
+    return "".join(log)
 
 
 @cache
@@ -136,6 +162,52 @@ def test_no_phrase_says_anything_in_a_carrier(build: int, name: str) -> None:
 def test_each_phrase_in_each_carrier(build: int, name: str) -> None:
     found = {row: forged(build, name, lambda _, row=row: phrases()[row]) for row in phrases()}  # type: ignore[misc]  # mypy has no type for a default
     assert {row: parts for row, parts in found.items() if parts} == {}
+
+
+FAILED = ("rs64", "kv", "trunc", "vquant", "badopt", "compute", "weights")
+DIED = ("badalloc", "rpcgone")
+"""Logs of servers that failed to start, and of such as had served before they died."""
+LOGS = Path(__file__).parents[1] / "logs" / "data" / "captured"
+
+
+@cache
+def whole_logs(*names: str) -> tuple[str, ...]:
+    """Logs of an engine: with its clock, without, and with one that goes on from the carrier's."""
+    texts = [(LOGS / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n") for name in names]
+    bare = [re.sub(_STAMP.pattern + "[IWED] ", "", text) for text in texts]
+    later = [re.sub("(?m)^", "1.00.000.900 E ", text) for text in bare]
+    return (*texts, *bare, *later)
+
+
+def with_logs(build: int, name: str, logs: tuple[str, ...], first: int) -> Reading:
+    """What is read where each request of a run holds another one of these logs."""
+
+    def log(n: int) -> str:
+        return logs[(first + n) % len(logs)]
+
+    return read(forge(build, name, lambda _: HARMLESS, log))
+
+
+@pytest.mark.parametrize(
+    ("build", "name"), [case for case in CASES if case[1] != "template--log-prefix"]
+)
+def test_no_whole_log_says_anything_in_what_a_request_repeats(build: int, name: str) -> None:
+    logs = whole_logs(*FAILED)
+    for first in range(0, len(logs), 4):
+        reading = with_logs(build, name, logs, first)
+        assert (reading.failure, reading.secondary) == (None, ()), first
+        assert reading.outcome is LogOutcome.STARTED
+
+
+@pytest.mark.parametrize(
+    ("build", "name"), [case for case in CASES if case[1].endswith("--log-prefix")]
+)
+def test_who_goes_on_did_not_die_as_a_log_in_a_request_did(build: int, name: str) -> None:
+    logs = whole_logs(*DIED)
+    for first in range(len(logs)):
+        reading = with_logs(build, name, logs, first)
+        assert reading.failure is None or not reading.failure.fatal, first
+        assert reading.outcome is LogOutcome.STARTED
 
 
 PROMPT = """\

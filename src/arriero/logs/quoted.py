@@ -22,6 +22,8 @@ LOG: Final = 2000
 """Lines of a log that are kept back because a request may have held it."""
 CLOCK: Final = 50_000
 """Microseconds by which threads print their lines out of order."""
+NEXT, BACK = 2, 8
+"""Tasks by which a line of one process may be ahead of, or behind, the one before."""
 _TASK: Final = re.compile(r"\| task (\d{1,9}) \|")
 _OF_START: Final = re.compile(
     r"(?:cmn|spec)\s|(?:srv|slot)\s{1,12}(?:load_model|llama_server|init(?:ialize)?|main):"
@@ -138,14 +140,18 @@ class Listener(Generic[_T]):
     """The last task that was spoken of before."""
     _began: bool = False
     """Whether what is kept back may be another process that came to serve."""
+    _of_start: bool = False
+    """Whether what is kept back tells of a start."""
+    _since: int = -1
+    """The last task in what is kept back."""
     _held: list[_Held[_T]] = field(default_factory=list)
 
     def hear(self, text: str, line: _T, manner: Manner) -> Iterator[tuple[_T, bool]]:
         """The lines that are known to be the server's own by now, and whether that is sure."""
         stamped = manner.stamp is not None
-        if not (self.opened and manner.serving):  # what is repeated may have a prefix too
+        if not manner.serving:  # by then it has shown how it logs, and may repeat other ways
             self._stamped = self._stamped or stamped
-        own = stamped if self._stamped else _is_own(text, self._head)
+        own = stamped if self._stamped else not stamped and _is_own(text, self._head)
         said = _Held(text, own, manner, line)
         if self._quote:
             yield from self._inside(said)
@@ -160,7 +166,7 @@ class Listener(Generic[_T]):
                     yield from self._keep(said)
                     return
                 if self._began:
-                    yield from ((held.line, self._stamped) for held in self._held)
+                    yield from ((held.line, True) for held in self._held)
             elif not said.own:
                 if len(self._held) < HELD:
                     self._held.append(said)
@@ -172,11 +178,14 @@ class Listener(Generic[_T]):
         yield said.line, True
 
     def _keep(self, said: _Held[_T]) -> Iterator[tuple[_T, bool]]:
-        if said.manner.told:
+        manner = said.manner
+        if manner.told:
             self._held.append(said)
+        self._of_start = self._of_start or manner.anew or manner.early
         self._began = self._began or (
-            said.manner.ready and (self._is_behind(said.manner) or not self._stamped)
+            manner.ready and (self._is_behind(manner) or not self._stamped)
         )
+        self._since = max(self._since, _task(said.text) or -1)
         if len(self._held) > LOG:
             held, self._held, self.opened = self._held, [], False
             yield from ((one.line, self._began and self._stamped) for one in held)
@@ -188,11 +197,17 @@ class Listener(Generic[_T]):
             return False
         if _OF_START.match(said.text) or self._is_behind(manner):
             return False
-        if self._began:
+        if self._of_start:
             task = _task(said.text)
-            if task is None and self._stamped:
-                return False  # which one it is the next task tells
-            self._began = task is None or task < self._task
+            if task is None:
+                return False  # which process it is the next task tells: a start counts from 0
+            follows = -BACK <= task - self._since <= NEXT
+            if self._began and self._stamped:
+                self._began = follows or task < self._task
+            elif task < self._task or (self._began and follows):
+                return False
+            else:
+                self._began = False
         return not self._stamped or _LOOP.match(said.text) is not None
 
     def _is_behind(self, manner: Manner) -> bool:
@@ -211,7 +226,8 @@ class Listener(Generic[_T]):
         self._head = head[0] if head else None
         if ends == "" and head and not self._stamped and _QUOTE_END.search(text):
             ends = None  # a token of the model's, in a log in which no prefix would tell the rest
-        self.opened, self._began = ends is not None, False
+        self.opened = ends is not None
+        self._began, self._of_start, self._since = False, False, -1
         self._quote = ends == "'" and len(text) < self.longest
         self._from = said.manner.stamp if said.manner.stamp is not None else self._from
         task = _task(text) if self.opened or said.manner.told else None

@@ -790,7 +790,7 @@ class Story:
             self._serving()
             if rule.id == "idle" or _RELEASED.match(line.text):
                 self._outlived(line)
-            elif rule.to == "ready":
+            elif rule.to == "ready" and line.stamp is None:  # where a clock would tell of a start
                 start.ready_line = line.number
             if rule.to == "ready":
                 start.ready, start.end = True, None
