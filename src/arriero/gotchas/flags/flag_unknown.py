@@ -25,6 +25,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from arriero.command import FlagTable
+from arriero.command.place import fork_by_flags
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
 from arriero.gotchas.flags._renamed import renamed
@@ -63,6 +64,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         taken = before is not None and any(flags.get(value) for value in before.values)
         if taken and not item.name.startswith("-"):
             continue  # the value of a flag that the one before took for its own
+        if not facts.own and fork_by_flags([item.name]):
+            continue  # what makes it that fork's command is no mistake in it
         near = _near(item.name, flags)
         known = f"; it knows {', '.join(near)}" if near else ""
         close = near and _likeness(item.name, near[0]) > _SAME
