@@ -247,7 +247,7 @@ def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> by
         case int():
             kind = kind or _integer_type(value, value)
         case float():
-            kind = ValueType.FLOAT32
+            kind = kind or _float_type((value,))
         case _:
             kind = kind or _array_type(value)
             head = struct.pack("<IIQ", ValueType.ARRAY, kind, len(value))
@@ -255,9 +255,18 @@ def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> by
     return struct.pack(f"<I{SCALARS[kind]}", kind, value)
 
 
+def _float_type(values: Sequence[Scalar]) -> ValueType:
+    """32 bits, as llama.cpp asks for, where they hold the values."""
+    try:
+        struct.pack(f"<{len(values)}f", *values)
+    except OverflowError:
+        return ValueType.FLOAT64
+    return ValueType.FLOAT32
+
+
 def _array_type(values: Sequence[Scalar]) -> ValueType:
     if any(isinstance(v, float) for v in values):
-        return ValueType.FLOAT32
+        return _float_type(values)
     if values and all(isinstance(v, bool) for v in values):
         return ValueType.BOOL
     low, high = min(map(int, values), default=0), max(map(int, values), default=0)

@@ -335,10 +335,10 @@ class _Widths:
         self.recurrent = 2 * channels + (6 * inner or 12 * h.n_embd)
 
     def _number(self, key: str) -> int:
+        """A dimension; what is none of a model's counts as absent."""
         value = self._header.metadata.get(f"{self._arch}.{key}")
-        if isinstance(value, tuple):
-            return max((int(v) for v in value if isinstance(v, int)), default=0)
-        return value if isinstance(value, int) else 0
+        numbers = value if isinstance(value, tuple) else (value,)
+        return max(0, 0, *(int(v) for v in numbers if isinstance(v, int)))
 
 
 _WITHOUT_WORKSPACE: Final = re.compile(r"(CPU|MTL|Metal|BLAS)")
