@@ -32,6 +32,8 @@ _OF_START = re.compile(
     r"(?m)^(?:[\d.]+ [ID] )?(?:llama_model_loader|print_info|load|cmn  common_init_): "
 )
 _TASK = re.compile(r"\btask (?:= )?(\d{1,5})\b")
+_UNENDED = re.compile(rf"\n[^\n]*'{FIRST}\"\Z")
+"""Two lines after each place are kept of what an engine printed; this is the half of another."""
 _WRITTEN = re.compile(FIRST + r"(?P<quote>\\*)\"(?:(?P<escaped>\\+)n|\n)'" + LAST)
 
 
@@ -41,7 +43,8 @@ def captured(build: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for block in (DATA / f"carriers-{build}.txt").read_text(encoding="utf-8").split("%% ")[1:]:
         name, _, text = block.partition("\n")
-        found.setdefault(name, []).append(text.rstrip("\n"))
+        text = _UNENDED.sub("", text.rstrip("\n"))
+        found.setdefault(name, []).append(text)
     return found
 
 
@@ -188,9 +191,7 @@ def with_logs(build: int, name: str, logs: tuple[str, ...], first: int) -> Readi
     return read(forge(build, name, lambda _: HARMLESS, log))
 
 
-@pytest.mark.parametrize(
-    ("build", "name"), [case for case in CASES if case[1] != "template--log-prefix"]
-)
+@pytest.mark.parametrize(("build", "name"), CASES)
 def test_no_whole_log_says_anything_in_what_a_request_repeats(build: int, name: str) -> None:
     logs = whole_logs(*FAILED)
     for first in range(0, len(logs), 4):
@@ -199,14 +200,12 @@ def test_no_whole_log_says_anything_in_what_a_request_repeats(build: int, name: 
         assert reading.outcome is LogOutcome.STARTED
 
 
-@pytest.mark.parametrize(
-    ("build", "name"), [case for case in CASES if case[1].endswith("--log-prefix")]
-)
+@pytest.mark.parametrize(("build", "name"), CASES)
 def test_who_goes_on_did_not_die_as_a_log_in_a_request_did(build: int, name: str) -> None:
     logs = whole_logs(*DIED)
-    for first in range(len(logs)):
+    for first in range(BUILDS.index(build), len(logs), len(BUILDS)):
         reading = with_logs(build, name, logs, first)
-        assert reading.failure is None or not reading.failure.fatal, first
+        assert (reading.failure, reading.secondary) == (None, ()), first
         assert reading.outcome is LogOutcome.STARTED
 
 
@@ -310,3 +309,47 @@ def test_who_starts_again_died_before() -> None:
     reading = read(before + after + "Killed\n" + before + after + after)
     assert reading.failure is not None
     assert reading.failure.kind is Kind.KILLED
+
+
+STARTED = """\
+common_params_print_info: verbosity = 3 (adjust with the `-lv N` CLI arg)
+srv    load_model: loading model '/models/dense.gguf'
+srv  llama_server: model loaded
+srv  llama_server: listening on http://127.0.0.1:18323
+"""
+TOKEN = (
+    "slot process_toke: id  1 | task {} | n_gen = 1, n_remaining = 2, next token:   300 'why\n'\n"
+)
+
+
+def lived(*tasks: int, prefix: bool) -> str:
+    """A start and the tasks after it; the last one is under way."""
+    parts = [STARTED]
+    for task in tasks:
+        parts += [
+            f"slot launch_slot_: id  1 | task {task} | processing task, is_child = 0\n",
+            TOKEN.format(task),
+            f"slot      release: id  1 | task {task} | stop processing: n_tokens = 17\n",
+        ]
+    lines = "".join(parts[:-1]).splitlines(keepends=True)
+    clock = (
+        f"0.{n // 10:02}.{n % 10}50.000 I " if prefix and line != "'\n" else ""
+        for n, line in enumerate(lines)
+    )
+    return "".join(stamp + line for stamp, line in zip(clock, lines, strict=True))
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("name", SAYS_DEATH)
+@pytest.mark.parametrize("task", [0, 1, 7])
+def test_who_starts_again_with_its_tasks_died_before(prefix: bool, name: str, task: int) -> None:
+    death = SAYS_DEATH[name]
+    died = read(lived(*range(task + 1), prefix=prefix) + death).failure
+    assert died is not None
+    again = lived(*range(task + 3), prefix=prefix)
+    reading = read(lived(*range(task + 1), prefix=prefix) + death + again)
+    before = reading.secondary[0] if reading.failure is None else reading.failure
+    assert (before.kind, before.line) == (died.kind, died.line)
+    twice = read(lived(*range(task + 1), prefix=prefix) + death + again + death)
+    assert twice.failure is not None
+    assert twice.failure.fatal

@@ -133,7 +133,7 @@ class Listener(Generic[_T]):
     opened: bool = False
     _quote: bool = False
     _head: str | None = None
-    _stamped: bool = False
+    stamped: bool = False
     _from: int | None = None
     """The clock of the line that began to repeat a text."""
     _task: int = -1
@@ -150,8 +150,8 @@ class Listener(Generic[_T]):
         """The lines that are known to be the server's own by now, and whether that is sure."""
         stamped = manner.stamp is not None
         if not manner.serving:  # by then it has shown how it logs, and may repeat other ways
-            self._stamped = self._stamped or stamped
-        own = stamped if self._stamped else not stamped and _is_own(text, self._head)
+            self.stamped = self.stamped or stamped
+        own = stamped if self.stamped else not stamped and _is_own(text, self._head)
         said = _Held(text, own, manner, line)
         if self._quote:
             yield from self._inside(said)
@@ -183,12 +183,12 @@ class Listener(Generic[_T]):
             self._held.append(said)
         self._of_start = self._of_start or manner.anew or manner.early
         self._began = self._began or (
-            manner.ready and (self._is_behind(manner) or not self._stamped)
+            manner.ready and (self._is_behind(manner) or not self.stamped)
         )
         self._since = max(self._since, _task(said.text) or -1)
         if len(self._held) > LOG:
             held, self._held, self.opened = self._held, [], False
-            yield from ((one.line, self._began and self._stamped) for one in held)
+            yield from ((one.line, self._began and self.stamped) for one in held)
 
     def _goes_on(self, said: _Held[_T]) -> bool:
         """Whether a line is of a process that serves, be it this one or one that began since."""
@@ -202,13 +202,13 @@ class Listener(Generic[_T]):
             if task is None:
                 return False  # which process it is the next task tells: a start counts from 0
             follows = -BACK <= task - self._since <= NEXT
-            if self._began and self._stamped:
+            if self._began and self.stamped:
                 self._began = follows or task < self._task
             elif task < self._task or (self._began and follows):
                 return False
             else:
                 self._began = False
-        return not self._stamped or _LOOP.match(said.text) is not None
+        return not self.stamped or _LOOP.match(said.text) is not None
 
     def _is_behind(self, manner: Manner) -> bool:
         """Whether a clock is behind that of the line which began to repeat a text."""
@@ -220,11 +220,11 @@ class Listener(Generic[_T]):
         """Learn from a line whether it begins to repeat a text."""
         text, own = said.text, said.own
         ends = opening(text)
-        if self._stamped and not own and _UNSTAMPED not in text:
+        if self.stamped and not own and _UNSTAMPED not in text:
             ends = None  # somebody else's line
         head = None if _LOOP.match(text) else _HEAD.match(text)
         self._head = head[0] if head else None
-        if ends == "" and head and not self._stamped and _QUOTE_END.search(text):
+        if ends == "" and head and not self.stamped and _QUOTE_END.search(text):
             ends = None  # a token of the model's, in a log in which no prefix would tell the rest
         self.opened = ends is not None
         self._began, self._of_start, self._since = False, False, -1
@@ -248,6 +248,11 @@ class Listener(Generic[_T]):
         for said in held:
             yield from self._outside(said)
             self._quote = False
+
+    def close(self) -> None:
+        """What was repeated has ended."""
+        self._held.clear()
+        self.opened = self._quote = False
 
     def rest(self) -> Iterator[tuple[_T, bool]]:
         """What is kept back, as if nothing came after it."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
 from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, Rule, events
 from arriero.logs.lines import MAX_LINE, Line, relayed
 from arriero.logs.model import Buffer, EngineTag, Notice
-from arriero.logs.quoted import Listener, Manner, own_words
+from arriero.logs.quoted import LOG, Listener, Manner, own_words
 
 MIB = 1024 * 1024
 KEEP = 256
@@ -39,6 +39,9 @@ MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
 _RELEASED: Final = re.compile(r"slot\s+release:")
+_OF_TASK: Final = re.compile(
+    r"slot\s{1,12}(launch_slot_|release): id\s{1,4}\d{1,9} \| task (\d{1,9}) \| (?:proces|stop)"
+)
 _OF_FAILURES: Final = frozenset(
     (Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.DEATH, Act.END, Act.OF_DRAFT)
 )
@@ -196,6 +199,39 @@ class Start:
         """Whether this start, or the process, has ended."""
         return self.end is not None or bool(self.deaths) or self.exited
 
+    def kept(self) -> Start:
+        """As it is now, whatever is heard later."""
+        as_now = copy(self)
+        for name in _GATHERED:
+            setattr(as_now, name, copy(getattr(self, name)))
+        return as_now
+
+
+_GATHERED: Final = tuple(
+    one.name for one in fields(Start) if one.default_factory in (list, set, dict)
+)
+OPEN: Final = 8
+"""Starts of one process of which the request under way is known."""
+
+
+@dataclass
+class Open:
+    """What was known when a line of a process that serves began to repeat a text."""
+
+    start: Start
+    before: Start
+    """As ``start`` was then."""
+    line: int
+    stamp: int | None
+    ended: list[Start]
+    starts: int
+    engine: EngineTag
+    restarts: Notice | None
+    begun: set[int] = field(default_factory=set)
+    """Tasks that were begun since and have not ended."""
+    anew: bool = False
+    """Whether a start was told of since: no process that serves a request tells of one."""
+
 
 class Story:
     """The state of one process while its lines come in."""
@@ -212,6 +248,8 @@ class Story:
         self.stamped = False
         self.engine = EngineTag()
         self._listener: Listener[tuple[Line, Sequence[Event]]] = Listener(MAX_LINE)
+        self._open: list[Open] = []
+        """For each start in which a text was repeated lately, what was known before."""
         self.restarts: Notice | None = None
         """That a supervisor starts the process again and again, and how often."""
         self._take: dict[Act, Callable[[Event, Line], None]] = {
@@ -240,31 +278,80 @@ class Story:
     def feed(self, line: Line, found: Sequence[Event]) -> None:
         """Take the next line of this process and the events of it."""
         self.last = line
+        if self._open and (of_task := _OF_TASK.match(line.text)):
+            self._count(line, of_task[1] == "release", int(of_task[2]))
         rules = [event.rule for event in found]
-        told = self._listener.hear(
-            line.text,
-            (line, found),
-            Manner(
-                stamp=line.stamp,
-                grave=any(map(_is_grave, rules)),
-                anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules)
-                or self._set_back(line),
-                early=any(map(_is_early, rules)),
-                ready=any(r.to == "ready" and r.id != "idle" for r in rules),
-                serving=self.start.ready or self.start.served,
-                told=bool(found) or self._set_back(line),
-            ),
+        manner = Manner(
+            stamp=line.stamp,
+            grave=any(map(_is_grave, rules)),
+            anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules) or self._set_back(line),
+            early=any(map(_is_early, rules)),
+            ready=any(r.to == "ready" and r.id != "idle" for r in rules),
+            serving=self.start.ready or self.start.served,
+            told=bool(found) or self._set_back(line),
         )
+        if manner.anew or manner.ready:
+            for held in self._open:
+                held.anew = True
+        told = self._listener.hear(line.text, (line, found), manner)
         for (own, events_of), sure in told:
             if sure:
                 self._hear(own, events_of)
             else:
                 self._suspect(own, events_of)
+        if manner.serving and self._listener.opened:
+            self._hold(line)
 
     @property
     def listening(self) -> bool:
-        """Whether the next line may be text that the last one began to repeat."""
-        return self._listener.opened
+        """Whether the next line may be text that the last one began to repeat, or withdraw it."""
+        return self._listener.opened or (bool(self._open) and self._open[0].anew)
+
+    # --- what is withdrawn ----------------------------------------------------------------------
+
+    def _hold(self, line: Line) -> None:
+        """Remember what is known where a line begins to repeat a text."""
+        self._open = [held for held in self._open if line.number - held.line <= LOG]
+        if self._open and self._open[-1].start is self.start:
+            if self._open[-1].anew:
+                return
+            self._open.pop()
+        if len(self._open) < OPEN:
+            known = (self.ended, self.starts, self.engine, self.restarts)
+            at = (line.number, line.stamp if self._listener.stamped else None)
+            self._open.append(Open(self.start, self.start.kept(), *at, *known))
+
+    def _count(self, line: Line, ends: bool, task: int) -> None:
+        """Take a line about a task: who ends one that was not begun since is the same process.
+
+        What a request held may tell of tasks too: of each that ends, it tells first that it begins.
+        So does a process that began since, and its clock is behind.
+        """
+        for at, held in enumerate(self._open):
+            if line.number - held.line > LOG or (
+                held.stamp is not None
+                and (line.stamp is None or line.stamp < held.stamp - SET_BACK)
+            ):
+                continue
+            if not ends:
+                held.begun.add(task)
+            elif task in held.begun:
+                held.begun.remove(task)
+            elif held.anew:
+                self._withdraw(at)
+                return
+
+    def _withdraw(self, at: int) -> None:
+        """Forget what was told since: it told of a start, and the process goes on."""
+        held = self._open[at]
+        del self._open[at + 1 :]
+        self._listener.close()
+        held.anew = False
+        held.begun.clear()
+        self.start = held.start = held.before
+        held.before = self.start.kept()
+        self.ended, self.starts = held.ended, held.starts
+        self.engine, self.restarts = held.engine, held.restarts
 
     def settled(self, *, sure: bool = False) -> Story:
         """This story if the log ends here: what may have been said by others is then a guess.
