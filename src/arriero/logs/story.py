@@ -281,16 +281,17 @@ class Story:
         if self._open and (of_task := _OF_TASK.match(line.text)):
             self._count(line, of_task[1] == "release", int(of_task[2]))
         rules = [event.rule for event in found]
+        begins = any(r.act is Act.BEGIN or r.to == "load" for r in rules)
         manner = Manner(
             stamp=line.stamp,
             grave=any(map(_is_grave, rules)),
-            anew=any(r.act is Act.BEGIN or r.to == "load" for r in rules) or self._set_back(line),
+            anew=begins or self._set_back(line),
             early=any(map(_is_early, rules)),
             ready=any(r.to == "ready" and r.id != "idle" for r in rules),
             serving=self.start.ready or self.start.served,
             told=bool(found) or self._set_back(line),
         )
-        if manner.anew or manner.ready:
+        if begins or manner.ready:
             for held in self._open:
                 held.anew = True
         told = self._listener.hear(line.text, (line, found), manner)
@@ -317,9 +318,18 @@ class Story:
                 return
             self._open.pop()
         if len(self._open) < OPEN:
-            known = (self.ended, self.starts, self.engine, self.restarts)
-            at = (line.number, line.stamp if self._listener.stamped else None)
-            self._open.append(Open(self.start, self.start.kept(), *at, *known))
+            self._open.append(
+                Open(
+                    start=self.start,
+                    before=self.start.kept(),
+                    line=line.number,
+                    stamp=line.stamp if self._listener.stamped else None,
+                    ended=self.ended,
+                    starts=self.starts,
+                    engine=self.engine,
+                    restarts=self.restarts,
+                )
+            )
 
     def _count(self, line: Line, ends: bool, task: int) -> None:
         """Take a line about a task: who ends one that was not begun since is the same process.
@@ -327,10 +337,10 @@ class Story:
         What a request held may tell of tasks too: of each that ends, it tells first that it begins.
         So does a process that began since, and its clock is behind.
         """
+        self._open = [held for held in self._open if line.number - held.line <= LOG]
         for at, held in enumerate(self._open):
-            if line.number - held.line > LOG or (
-                held.stamp is not None
-                and (line.stamp is None or line.stamp < held.stamp - SET_BACK)
+            if held.stamp is not None and (
+                line.stamp is None or line.stamp < held.stamp - SET_BACK
             ):
                 continue
             if not ends:
