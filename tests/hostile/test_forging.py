@@ -182,13 +182,19 @@ def whole_logs(*names: str) -> tuple[str, ...]:
     return (*texts, *bare, *later)
 
 
-def with_logs(build: int, name: str, logs: tuple[str, ...], first: int) -> Reading:
-    """What is read where each request of a run holds another one of these logs."""
+def with_logs(
+    build: int, name: str, logs: tuple[str, ...], first: int, *, in_file: bool = False
+) -> Reading:
+    """What is read where each request of a run, or place in a file, holds another of these logs."""
 
     def log(n: int) -> str:
         return logs[(first + n) % len(logs)]
 
-    return read(forge(build, name, lambda _: HARMLESS, log))
+    def harmless(_: int) -> str:
+        return HARMLESS
+
+    of_file, said = (log, harmless) if in_file else (harmless, log)
+    return read(forge(build, name, of_file, said))
 
 
 @pytest.mark.parametrize(("build", "name"), CASES)
@@ -205,6 +211,15 @@ def test_who_goes_on_did_not_die_as_a_log_in_a_request_did(build: int, name: str
     logs = whole_logs(*DIED)
     for first in range(BUILDS.index(build), len(logs), len(BUILDS)):
         reading = with_logs(build, name, logs, first)
+        assert (reading.failure, reading.secondary) == (None, ()), first
+        assert reading.outcome is LogOutcome.STARTED
+
+
+@pytest.mark.parametrize(("build", "name"), [case for case in CASES if "requests" not in case[1]])
+def test_no_whole_log_says_anything_in_what_a_model_file_holds(build: int, name: str) -> None:
+    logs = whole_logs(*FAILED, *DIED)
+    for first in range(BUILDS.index(build), len(logs), len(BUILDS)):
+        reading = with_logs(build, name, logs, first, in_file=True)
         assert (reading.failure, reading.secondary) == (None, ()), first
         assert reading.outcome is LogOutcome.STARTED
 
@@ -353,3 +368,17 @@ def test_who_starts_again_with_its_tasks_died_before(prefix: bool, name: str, ta
     twice = read(lived(*range(task + 1), prefix=prefix) + death + again + death)
     assert twice.failure is not None
     assert twice.failure.fatal
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+@pytest.mark.parametrize("name", [name for name in FAILED if name != "badopt"])
+def test_who_starts_again_failed_before_for_all_that_its_file_says(prefix: bool, name: str) -> None:
+    text = whole_logs(name)[0 if prefix else 1]
+    at = text.index("\n", text.index("loading model")) + 1
+    stamp = text[:at].splitlines()[-1].split(" ")[0] + " D " if prefix else ""
+    token = stamp + "load: control token:    258 'why\n' is not marked as EOG\n"
+    failed = text[:at] + token + text[at:] + "\n"
+    alone = read(failed).failure
+    assert alone is not None
+    reading = read(failed + failed + lived(0, 1, prefix=prefix))
+    assert alone.kind in {one.kind for one in reading.secondary}

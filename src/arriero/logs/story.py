@@ -216,11 +216,12 @@ OPEN: Final = 8
 
 @dataclass
 class Open:
-    """What was known when a line of a process that serves began to repeat a text."""
+    """What was known when a line began to repeat a text."""
 
     start: Start
     before: Start
     """As ``start`` was then."""
+    serving: bool
     line: int
     stamp: int | None
     ended: list[Start]
@@ -230,7 +231,13 @@ class Open:
     begun: set[int] = field(default_factory=set)
     """Tasks that were begun since and have not ended."""
     anew: bool = False
-    """Whether a start was told of since: no process that serves a request tells of one."""
+    """Whether a start was told of since: no process tells of one that serves, or loads a file."""
+    starting: bool = False
+    """Whether the last start that was told of since has not come to an end."""
+
+    def is_after(self, line: Line) -> bool:
+        """Whether the clock of ``line`` is behind: another process says it, or none."""
+        return self.stamp is not None and (line.stamp is None or line.stamp < self.stamp - SET_BACK)
 
 
 class Story:
@@ -282,26 +289,26 @@ class Story:
             self._count(line, of_task[1] == "release", int(of_task[2]))
         rules = [event.rule for event in found]
         begins = any(r.act is Act.BEGIN or r.to == "load" for r in rules)
+        ready = any(r.to == "ready" and r.id != "idle" for r in rules)
+        if self._open and rules:
+            self._see(line, rules, begins, ready)
         manner = Manner(
             stamp=line.stamp,
             grave=any(map(_is_grave, rules)),
             anew=begins or self._set_back(line),
             early=any(map(_is_early, rules)),
-            ready=any(r.to == "ready" and r.id != "idle" for r in rules),
+            ready=ready,
             serving=self.start.ready or self.start.served,
             told=bool(found) or self._set_back(line),
         )
-        if begins or manner.ready:
-            for held in self._open:
-                held.anew = True
         told = self._listener.hear(line.text, (line, found), manner)
         for (own, events_of), sure in told:
             if sure:
                 self._hear(own, events_of)
             else:
                 self._suspect(own, events_of)
-        if manner.serving and self._listener.opened:
-            self._hold(line)
+        if self._listener.opened:
+            self._hold(line, manner.serving)
 
     @property
     def listening(self) -> bool:
@@ -310,7 +317,25 @@ class Story:
 
     # --- what is withdrawn ----------------------------------------------------------------------
 
-    def _hold(self, line: Line) -> None:
+    def _see(self, line: Line, rules: Sequence[Rule], begins: bool, ready: bool) -> None:
+        """Take a line that may tell of a start: who is ready though none began went on.
+
+        A model's file may hold a log, too: of a start that begins and fails, or serves and dies.
+        """
+        ends = any(
+            r.act in (Act.DEATH, Act.END)
+            or r.to == "exit"
+            or (r.act is Act.FAILURE and r.fatal and r.kind is not None)
+            for r in rules
+        )
+        for at, held in enumerate(self._open):
+            held.anew = held.anew or begins or (ready and held.serving)
+            held.starting = begins or (held.starting and not ends)
+            if ready and held.anew and not (held.starting or held.serving or held.is_after(line)):
+                self._withdraw(at)
+                return
+
+    def _hold(self, line: Line, serving: bool) -> None:
         """Remember what is known where a line begins to repeat a text."""
         self._open = [held for held in self._open if line.number - held.line <= LOG]
         if self._open and self._open[-1].start is self.start:
@@ -322,6 +347,7 @@ class Story:
                 Open(
                     start=self.start,
                     before=self.start.kept(),
+                    serving=serving,
                     line=line.number,
                     stamp=line.stamp if self._listener.stamped else None,
                     ended=self.ended,
@@ -339,9 +365,7 @@ class Story:
         """
         self._open = [held for held in self._open if line.number - held.line <= LOG]
         for at, held in enumerate(self._open):
-            if held.stamp is not None and (
-                line.stamp is None or line.stamp < held.stamp - SET_BACK
-            ):
+            if held.is_after(line):
                 continue
             if not ends:
                 held.begun.add(task)
@@ -356,7 +380,7 @@ class Story:
         held = self._open[at]
         del self._open[at + 1 :]
         self._listener.close()
-        held.anew = False
+        held.anew = held.starting = False
         held.begun.clear()
         self.start = held.start = held.before
         held.before = self.start.kept()
