@@ -134,6 +134,7 @@ class Listener(Generic[_T]):
     _quote: bool = False
     _head: str | None = None
     stamped: bool = False
+    """Whether the process puts its clock before each line."""
     _from: int | None = None
     """The clock of the line that began to repeat a text."""
     _task: int = -1

@@ -211,7 +211,7 @@ _GATHERED: Final = tuple(
     one.name for one in fields(Start) if one.default_factory in (list, set, dict)
 )
 OPEN: Final = 8
-"""Starts of one process of which the request under way is known."""
+"""Starts of one process for which is kept what was known before a text was repeated."""
 
 
 @dataclass
@@ -222,6 +222,7 @@ class Open:
     before: Start
     """As ``start`` was then."""
     serving: bool
+    """Whether the process had served before: it repeated a request's text, else its file's."""
     line: int
     stamp: int | None
     ended: list[Start]
