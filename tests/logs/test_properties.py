@@ -145,6 +145,8 @@ def test_line_ends_and_nuls_change_nothing(text: str) -> None:
 @fast
 @given(logs, st.integers(40, 160))
 def test_wrapping_changes_nothing(text: str, width: int) -> None:
+    # one line that is as long as the width shows no terminal that wraps
+    assume(sum(len(line) > width for line in text.splitlines()) != 1)
     wrapped = "\n".join(
         line[at : at + width]
         for line in text.splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -12,6 +11,7 @@ from typing import Final
 
 from arriero.base import limits
 from arriero.base.errors import UsageError
+from arriero.base.paste import quote
 from arriero.command.place import Around
 from arriero.command.place import is_server as is_server
 
@@ -128,8 +128,8 @@ def no_command(path: str, script: str | None) -> UsageError:
     beside = Path(path).with_name(PurePosixPath(script).name)
     there = str(beside) if limits.file_at(Path(), str(beside)) else script
     return UsageError(
-        f"no llama-server command in {path}: it starts {script}",
-        hint=f"check that file: arriero check {shlex.quote(there)}",
+        f"no llama-server command in {path}: it starts {quote(script)}",
+        hint=f"check that file: arriero check {quote(there)}",
         id="no-command",
     )
 
