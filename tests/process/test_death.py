@@ -96,7 +96,7 @@ def parent(tmp_path: Path) -> Iterator[Parent]:
 def test_a_killed_arriero_leaves_no_process_and_no_file(parent: Parent, number: int) -> None:
     parent.begin([*TREE, str(parent.pids)])
     parent.until("ready")
-    assert len(parent.left()) > 6
+    assert watching.eventually(lambda: len(parent.left()) > 6)
     (parent.scratch / "deep").mkdir()
     (parent.scratch / "deep" / "slot.bin").write_bytes(b"x" * 100)
     parent.end(number)

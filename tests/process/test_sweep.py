@@ -33,7 +33,7 @@ def test_the_next_start_ends_and_removes_what_both_left(parent: Parent, tmp_path
     parent.begin(["sh", "-c", "setsid sleep 600 & echo ready; wait"])
     parent.until("ready")
     assert sweep(tmp_path) == ()
-    assert len(parent.left()) > 3
+    assert watching.eventually(lambda: len(parent.left()) > 3)
     guard = guard_of(parent)
     assert parent.process is not None
     os.kill(parent.process.pid, signal.SIGSTOP)
