@@ -16,6 +16,7 @@ SOURCE = Path(arriero.__file__).parent
 ROOMS = (
     ("base",),
     ("gguf", "command"),
+    ("launch",),
     ("process",),
     ("engine",),
     ("machine",),

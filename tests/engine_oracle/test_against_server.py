@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from arriero.base.sizes import MIB
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import ARCHITECTURES
 from arriero.gguf.writer import write_model
@@ -85,7 +85,7 @@ def runs(
     return {
         build: dry_run(
             engine_path(build).parent,
-            [DryRunRequest(model=models[case.arch], **case.settings) for case in cases],
+            [EngineParams(model=models[case.arch], **case.settings) for case in cases],
             environ=environment(engine_path(build)),
             timeout=60,
         )
@@ -148,8 +148,8 @@ def test_a_model_with_mtp_is_two_contexts(
     both = dry_run(
         server.parent,
         [
-            DryRunRequest(model=model, n_ctx=4096, n_seq_max=2, n_rs_seq=3, load_mtp=True),
-            DryRunRequest(model=model, n_ctx=4096, n_seq_max=2, load_mtp=True, ctx_type="mtp"),
+            EngineParams(model=model, n_ctx=4096, n_seq_max=2, n_rs_seq=3, load_mtp=True),
+            EngineParams(model=model, n_ctx=4096, n_seq_max=2, load_mtp=True, ctx_type="mtp"),
         ],
         environ=environment(server),
         timeout=60,
@@ -174,7 +174,7 @@ def test_address_space_in_no_size_line(
     settings = [(4096, 1, 512), (4096, 1, 2048), (65536, 8, 512)]
     runs = dry_run(
         server.parent,
-        [DryRunRequest(model=model, n_ctx=c, n_seq_max=n, n_ubatch=u) for c, n, u in settings],
+        [EngineParams(model=model, n_ctx=c, n_seq_max=n, n_ubatch=u) for c, n, u in settings],
         environ=environment(server),
         timeout=60,
     )
@@ -206,7 +206,7 @@ def test_on_a_vulkan_device(
     ]
     runs = dry_run(
         server.parent,
-        [DryRunRequest(model=model, n_ctx=4096, n_seq_max=8, **more) for _, more in cases],
+        [EngineParams(model=model, n_ctx=4096, n_seq_max=8, **more) for _, more in cases],
         environ=environment(server, device),
         timeout=60,
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from arriero.engine import oracle
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.gguf import Header, read_header, skeleton, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import ARCHITECTURES
@@ -33,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_model(home / s.name, s, weights="zeros") for s in shapes]
 
 
-def whole(server: Path, requests: list[DryRunRequest]) -> list[DryRun | Unanswered]:
+def whole(server: Path, requests: list[EngineParams]) -> list[DryRun | Unanswered]:
     """The answers to the files as they are."""
     library = oracle._library(server.parent, "libllama.so")
     assert isinstance(library, Path)
@@ -66,7 +66,7 @@ def test_sizes_are_equal_to_the_byte(
 ) -> None:
     server = engine_path(build)
     requests = [
-        DryRunRequest(model=model, n_ctx=4096, n_seq_max=2, **more)
+        EngineParams(model=model, n_ctx=4096, n_seq_max=2, **more)
         for model in models
         for more in SETTINGS
     ]
@@ -89,7 +89,7 @@ def test_what_an_engine_makes_nothing_of_is_asked_whole(
         return replace(header, metadata={**header.metadata, "general.architecture": "no-such"})
 
     server = engine_path(10434)
-    request = DryRunRequest(model=models[0], n_ctx=4096)
+    request = EngineParams(model=models[0], n_ctx=4096)
     monkeypatch.setattr(oracle, "_light_header", unreadable)
     (found,) = dry_run(server.parent, [request], environ=environment(server), timeout=60)
     (expected,) = whole(server, [request])

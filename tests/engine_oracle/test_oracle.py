@@ -15,7 +15,7 @@ import pytest
 
 from arriero.base.sizes import GIB, MIB
 from arriero.engine import _oracle_child, oracle
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, _plain, dry_run
+from arriero.engine.oracle import DryRun, EngineParams, Unanswered, _plain, dry_run
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.writer import write_model
 from arriero.process import Exit, start
@@ -45,7 +45,7 @@ def server(request: pytest.FixtureRequest, engine_path: Callable[[int], Path]) -
 
 
 def ask(
-    server: Path, *requests: DryRunRequest, timeout: float = 60
+    server: Path, *requests: EngineParams, timeout: float = 60
 ) -> tuple[DryRun | Unanswered, ...]:
     return dry_run(server.parent, requests, environ=environment(server), timeout=timeout)
 
@@ -55,7 +55,7 @@ def reason(result: DryRun | Unanswered) -> str:
     return result.reason
 
 
-def peak_of_child(server: Path, *requests: DryRunRequest) -> int:
+def peak_of_child(server: Path, *requests: EngineParams) -> int:
     """Peak RSS in bytes of the child for these requests."""
     library = str(server.parent / "libllama.so")
     spec = json.dumps({"library": library, "requests": [_plain(r) for r in requests]})
@@ -69,7 +69,7 @@ def peak_of_child(server: Path, *requests: DryRunRequest) -> int:
 
 def test_slots_of_a_hybrid_cost_the_child_nothing(server: Path, hybrid: Path) -> None:
     slots = (1, 16, 64, 256)
-    requests = [DryRunRequest(model=hybrid, n_ctx=4096, n_seq_max=n) for n in slots]
+    requests = [EngineParams(model=hybrid, n_ctx=4096, n_seq_max=n) for n in slots]
     for n, run in zip(slots, ask(server, *requests), strict=True):
         assert isinstance(run, DryRun), run
         assert run.rs == n * 65_863_680  # 62.81 MiB per slot
@@ -83,7 +83,7 @@ def test_a_model_larger_than_memory(server: Path, home: Path) -> None:
     model = home / f"large-{server.parent.parent.parent.name}.gguf"
     write_model(model, shape, weights="zeros")
     assert model.stat().st_size > 20 * GIB
-    request = DryRunRequest(model=model, n_ctx=1 << 17, n_seq_max=64)
+    request = EngineParams(model=model, n_ctx=1 << 17, n_seq_max=64)
     (run,) = ask(server, request)
     assert isinstance(run, DryRun), run
     assert run.kv == run.n_ctx * 80 * 2 * 8 * 128 * 2
@@ -91,7 +91,7 @@ def test_a_model_larger_than_memory(server: Path, home: Path) -> None:
 
 
 def test_sums_and_parts(server: Path, hybrid: Path) -> None:
-    (run,) = ask(server, DryRunRequest(model=hybrid, n_ctx=4096, n_seq_max=2))
+    (run,) = ask(server, EngineParams(model=hybrid, n_ctx=4096, n_seq_max=2))
     assert isinstance(run, DryRun), run
     (buffer,) = run.buffers
     assert buffer.device == "CPU"
@@ -103,14 +103,14 @@ def test_sums_and_parts(server: Path, hybrid: Path) -> None:
 def test_refused_settings_have_the_engines_words_and_spoil_no_neighbour(
     server: Path, llama: Path
 ) -> None:
-    fine = DryRunRequest(model=llama, n_ctx=4096)
+    fine = EngineParams(model=llama, n_ctx=4096)
     results = ask(
         server,
         fine,
-        DryRunRequest(model=llama, n_ctx=4096, type_v="q8_0", flash_attn="off"),
-        DryRunRequest(model=llama, n_ctx=4096, type_k="q9_9"),
-        DryRunRequest(model=llama, n_ctx=-1),
-        DryRunRequest(model=llama, n_ctx=4096, devices=("CUDA7",)),
+        EngineParams(model=llama, n_ctx=4096, type_v="q8_0", flash_attn="off"),
+        EngineParams(model=llama, n_ctx=4096, type_k="q9_9"),
+        EngineParams(model=llama, n_ctx=-1),
+        EngineParams(model=llama, n_ctx=4096, devices=("CUDA7",)),
         fine,
     )
     assert "quantized V cache" in reason(results[1]) or "V cache quant" in reason(results[1])
@@ -125,8 +125,8 @@ def test_refused_settings_have_the_engines_words_and_spoil_no_neighbour(
 
 def test_an_abort_of_the_engine_is_one_reason(server: Path, llama: Path) -> None:
     # The server dies of these settings in the same way: fewer outputs than slots.
-    deadly = DryRunRequest(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
-    fine = DryRunRequest(model=llama, n_ctx=4096)
+    deadly = EngineParams(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
+    fine = EngineParams(model=llama, n_ctx=4096)
     results = ask(server, deadly, fine, deadly, fine)
     assert [isinstance(r, DryRun) for r in results] == [False, True, False, True]
     assert "SIGABRT" in reason(results[0])
@@ -143,7 +143,7 @@ def test_a_library_that_only_dies_is_asked_twice(
         return start(argv, **more)
 
     monkeypatch.setattr(oracle, "start", counted)
-    deadly = DryRunRequest(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
+    deadly = EngineParams(model=llama, n_ctx=4096, n_seq_max=64, n_batch=32, n_ubatch=32)
     results = ask(server, *[deadly] * 40)
     assert all("SIGABRT" in reason(r) for r in results)
     assert len(starts) == 2
@@ -153,7 +153,7 @@ def test_a_library_that_only_dies_is_asked_twice(
 def test_files_that_are_no_model(server: Path, tmp_path: Path, content: bytes) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(content)
-    (result,) = ask(server, DryRunRequest(model=model, n_ctx=4096))
+    (result,) = ask(server, EngineParams(model=model, n_ctx=4096))
     assert "failed to load model" in reason(result)
 
 
@@ -162,8 +162,8 @@ def test_truncated_and_missing_models(server: Path, llama: Path, tmp_path: Path)
     cut.write_bytes(llama.read_bytes()[:-1000])
     results = ask(
         server,
-        DryRunRequest(model=cut, n_ctx=4096),
-        DryRunRequest(model=tmp_path / "nowhere.gguf", n_ctx=4096),
+        EngineParams(model=cut, n_ctx=4096),
+        EngineParams(model=tmp_path / "nowhere.gguf", n_ctx=4096),
     )
     assert "corrupted or incomplete" in reason(results[0])
     assert "failed to open" in reason(results[1])
@@ -171,12 +171,12 @@ def test_truncated_and_missing_models(server: Path, llama: Path, tmp_path: Path)
 
 def test_more_requests_than_one_child_takes(server: Path, llama: Path) -> None:
     contexts = range(256, 256 * 151, 256)
-    results = ask(server, *(DryRunRequest(model=llama, n_ctx=c) for c in contexts))
+    results = ask(server, *(EngineParams(model=llama, n_ctx=c) for c in contexts))
     assert [r.n_ctx for r in results if isinstance(r, DryRun)] == list(contexts)
 
 
 def test_time_that_is_over(server: Path, llama: Path) -> None:
-    fine = DryRunRequest(model=llama, n_ctx=4096)
+    fine = EngineParams(model=llama, n_ctx=4096)
     results = ask(server, *[fine] * 100, timeout=0.001)
     assert {reason(r) for r in results} == {"no answer within the time given"}
 
@@ -187,7 +187,7 @@ def test_a_child_that_hangs_is_ended_and_keeps_its_answers(
     pipe = tmp_path / "model.gguf"
     if sys.platform != "win32":
         os.mkfifo(pipe)  # reading it waits for a writer that never comes
-    requests = [DryRunRequest(model=m, n_ctx=4096) for m in (llama, pipe, llama)]
+    requests = [EngineParams(model=m, n_ctx=4096) for m in (llama, pipe, llama)]
     began = time.monotonic()
     ask(server, requests[0])
     once = time.monotonic() - began  # on a busy machine it takes seconds
@@ -210,7 +210,7 @@ def engine_copy(tmp_path: Path) -> Path:
 def test_engines_that_are_none(
     engine_copy: Path, llama: Path, engine_path: Callable[[int], Path]
 ) -> None:
-    request = DryRunRequest(model=llama, n_ctx=4096)
+    request = EngineParams(model=llama, n_ctx=4096)
     assert "no libllama.so" in reason(ask(engine_copy, request)[0])
     library = engine_copy.parent / "libllama.so"
     library.write_bytes(b"\x7fELF and nothing more")
@@ -224,7 +224,7 @@ def test_libraries_in_the_lib_directory(
 ) -> None:
     lib = engine_copy.parent.parent / "lib"
     lib.symlink_to(engine_path(10434).parent)
-    (run,) = ask(engine_copy, DryRunRequest(model=llama, n_ctx=4096))
+    (run,) = ask(engine_copy, EngineParams(model=llama, n_ctx=4096))
     assert isinstance(run, DryRun), run
 
 
@@ -233,7 +233,7 @@ def test_a_soft_limit_of_the_caller_does_not_count(
 ) -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    request = DryRunRequest(model=hybrid, n_ctx=4096, n_ubatch=2048, n_seq_max=64)
+    request = EngineParams(model=hybrid, n_ctx=4096, n_ubatch=2048, n_seq_max=64)
     # Enough for Python, not for the graph metadata that this micro-batch needs.
     resource.setrlimit(resource.RLIMIT_AS, (3 * GIB // 2, hard))
     try:
@@ -246,7 +246,7 @@ def test_a_soft_limit_of_the_caller_does_not_count(
 
 def test_the_model_is_only_read(server: Path, llama: Path) -> None:
     before = llama.read_bytes(), llama.stat().st_mtime_ns
-    ask(server, DryRunRequest(model=llama, n_ctx=4096))
+    ask(server, EngineParams(model=llama, n_ctx=4096))
     assert (llama.read_bytes(), llama.stat().st_mtime_ns) == before
 
 
@@ -254,8 +254,8 @@ def test_a_quantised_v_cache_turns_auto_on(server: Path, llama: Path) -> None:
     """The server starts with ``-ctv q8_0`` and says that flash attention is enabled."""
     auto, on = ask(
         server,
-        DryRunRequest(model=llama, n_ctx=1024, type_v="q8_0"),
-        DryRunRequest(model=llama, n_ctx=1024, type_v="q8_0", flash_attn="on"),
+        EngineParams(model=llama, n_ctx=1024, type_v="q8_0"),
+        EngineParams(model=llama, n_ctx=1024, type_v="q8_0", flash_attn="on"),
     )
     assert isinstance(auto, DryRun)
     assert isinstance(on, DryRun)
@@ -263,8 +263,8 @@ def test_a_quantised_v_cache_turns_auto_on(server: Path, llama: Path) -> None:
 
 
 def test_overrides_are_known_buffer_types(server: Path, llama: Path) -> None:
-    on_host = DryRunRequest(model=llama, n_ctx=1024, overrides=((r"blk\.\d+\.ffn_.*", "CPU"),))
-    nowhere = DryRunRequest(model=llama, n_ctx=1024, overrides=((".*", "CUDA7"),))
+    on_host = EngineParams(model=llama, n_ctx=1024, overrides=((r"blk\.\d+\.ffn_.*", "CPU"),))
+    nowhere = EngineParams(model=llama, n_ctx=1024, overrides=((".*", "CUDA7"),))
     found, refused = ask(server, on_host, nowhere)
     assert isinstance(found, DryRun)
     assert reason(refused) == "this engine has no buffer type CUDA7"

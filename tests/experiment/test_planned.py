@@ -13,11 +13,12 @@ from arriero.base.sizes import GIB
 from arriero.base.words import Component
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.engine import Engine
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.experiment import PlannedSizes, Planner, Point, oracle
 from arriero.gguf import Header, presets, read_header, write_model
+from arriero.launch import request_of
 from arriero.machine import Pool
-from arriero.memory import plan_budget, request_of
+from arriero.memory import plan_budget
 
 HOST = Pool("host", ("host",), 16 * GIB, 16 * GIB, "a test")
 POINTS = [Point(slots, tokens) for slots in (1, 2, 7, 16) for tokens in (512, 4096, 20000)]
@@ -63,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
 
     def count(
-        directory: Path, requests: Sequence[DryRunRequest], **kw: Any
+        directory: Path, requests: Sequence[EngineParams], **kw: Any
     ) -> tuple[DryRun | Unanswered, ...]:
         counts.append(len(requests))
         return dry_run(directory, requests, **kw)

@@ -14,7 +14,7 @@ import pytest
 from arriero.base.errors import NotFoundError, UsageError
 from arriero.base.words import Component
 from arriero.command import builtin_flags, parse_command
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import PUBLISHED, tiny
 from arriero.gguf.shape import ARCHITECTURES, Shape
@@ -76,9 +76,7 @@ def test_every_known_architecture_keeps_its_caches(path: Path) -> None:
 
 def caches(header: Header) -> list[int]:
     h = read_hparams(header)
-    requests = [
-        DryRunRequest(model=Path("m"), n_ctx=n, n_seq_max=s) for n, s in ((4096, 1), (9, 3))
-    ]
+    requests = [EngineParams(model=Path("m"), n_ctx=n, n_seq_max=s) for n, s in ((4096, 1), (9, 3))]
     return [total(cache_tensors(h, request, None)) for request in requests]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from arriero.engine.oracle import DryRunRequest, _plain
+from arriero.engine.oracle import EngineParams, _plain
 from arriero.gguf import read_header
 from arriero.gguf.writer import encode, header_bytes
 from arriero.memory.architectures import ARCHITECTURES
@@ -51,7 +51,7 @@ def write(path: Path, arch: str) -> Path:
     return path
 
 
-def ask(server: Path, header: Path, requests: list[DryRunRequest]) -> list[list[int] | str]:
+def ask(server: Path, header: Path, requests: list[EngineParams]) -> list[list[int] | str]:
     """Answers; the engine's last words where it died."""
     argv = [sys.executable, asking.__file__, str(server.parent / "libllama.so"), str(header)]
     done = subprocess.run(
@@ -75,7 +75,7 @@ def test_caches_of_every_architecture(
     for arch in sorted(ARCHITECTURES):
         path = write(tmp_path / f"{arch}.gguf", arch)
         header = read_header(path)
-        requests = [DryRunRequest(model=path, n_ctx=4096, n_seq_max=3, **s) for s in REQUESTS]
+        requests = [EngineParams(model=path, n_ctx=4096, n_seq_max=3, **s) for s in REQUESTS]
         answers = ask(engine_path(build), path, requests)
         unknown = "unknown model architecture" in str(answers[0])
         assert unknown == lacks(header, build), (arch, answers)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arriero.base.errors import ModelError
 from arriero.base.words import Component
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, LazyArray, MemoryClass, read_header
 from arriero.gguf.model import memory_class_of
 from arriero.memory.architectures import ARCHITECTURES, Memory, Recurrent
@@ -53,11 +53,11 @@ def renamed(source: Header, arch: str) -> Header:
     return replace(source, metadata={**metadata, "general.architecture": arch})
 
 
-def request(**settings: Any) -> DryRunRequest:
-    return DryRunRequest(model=Path("m"), **{"n_ctx": 4096, **settings})
+def request(**settings: Any) -> EngineParams:
+    return EngineParams(model=Path("m"), **{"n_ctx": 4096, **settings})
 
 
-def size(source: Header, wanted: DryRunRequest, build: int | None = None) -> int:
+def size(source: Header, wanted: EngineParams, build: int | None = None) -> int:
     return total(cache_tensors(read_hparams(source, build), wanted, build))
 
 
@@ -218,7 +218,7 @@ def test_v_is_as_wide_as_the_latent_where_it_is_not_the_latent_itself() -> None:
 def test_planes_to_roll_back_to_are_for_architectures_that_can() -> None:
     plain, rolled = request(n_seq_max=2), request(n_seq_max=2, n_rs_seq=3)
 
-    def rs(arch: str, wanted: DryRunRequest, build: int) -> int:
+    def rs(arch: str, wanted: EngineParams, build: int) -> int:
         tensors = cache_tensors(read_hparams(header(arch), build), wanted, build)
         return total(tensors, Component.RS)
 
@@ -273,14 +273,14 @@ requests = st.builds(
 
 @given(any_arch, requests, st.integers(1, 1 << 16))
 @settings(max_examples=200, deadline=None)
-def test_more_context_never_takes_less(arch: str, wanted: DryRunRequest, more: int) -> None:
+def test_more_context_never_takes_less(arch: str, wanted: EngineParams, more: int) -> None:
     source = header(arch)
     assert size(source, wanted) <= size(source, replace(wanted, n_ctx=wanted.n_ctx + more))
 
 
 @given(any_arch, requests, st.integers(1, 64))
 @settings(max_examples=200, deadline=None)
-def test_more_slots_never_take_less_state(arch: str, wanted: DryRunRequest, more: int) -> None:
+def test_more_slots_never_take_less_state(arch: str, wanted: EngineParams, more: int) -> None:
     hparams = read_hparams(header(arch))
     larger = replace(wanted, n_seq_max=wanted.n_seq_max + more)
     assert total(cache_tensors(hparams, wanted), Component.RS) <= total(
@@ -290,7 +290,7 @@ def test_more_slots_never_take_less_state(arch: str, wanted: DryRunRequest, more
 
 @given(any_arch, requests)
 @settings(max_examples=200, deadline=None)
-def test_state_depends_on_neither_context_nor_sharing(arch: str, wanted: DryRunRequest) -> None:
+def test_state_depends_on_neither_context_nor_sharing(arch: str, wanted: EngineParams) -> None:
     hparams = read_hparams(header(arch))
     other = replace(wanted, n_ctx=4096, kv_unified=not wanted.kv_unified, n_ubatch=512)
     assert total(cache_tensors(hparams, wanted), Component.RS) == total(
@@ -317,7 +317,7 @@ def test_one_cache_or_one_per_slot_hold_the_same_cells(arch: str, slots: int, ea
 )
 @settings(max_examples=200, deadline=None)
 def test_devices_add_up_to_the_whole(
-    arch: str, wanted: DryRunRequest, n_gpu_layers: int, split: list[float]
+    arch: str, wanted: EngineParams, n_gpu_layers: int, split: list[float]
 ) -> None:
     hparams = read_hparams(header(arch))
     names = [f"CUDA{i}" for i in range(len(split))]

@@ -17,9 +17,10 @@ from arriero.command import builtin_flags, parse_command
 from arriero.gguf import Header, describe, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.reader import LazyArray
+from arriero.launch import launch_of
 from arriero.logs.model import Buffer, Failure
 from arriero.machine import Pool
-from arriero.memory import Calibration, settings_of
+from arriero.memory import Calibration
 from arriero.memory.calibration import (
     calibrated,
     corrected,
@@ -234,7 +235,7 @@ DIFFERENT = (
 def settings_in(header: Header, args: str, pools: Sequence[Pool] = POOLS) -> RunSettings:
     command = parse_command(["llama-server", "-m", "m", *args.split()], builtin_flags(), {})
     about = describe(header)
-    settings = settings_of(command, Path("m"), n_ctx_train=about.n_ctx_train or 0, build=10434)
+    settings = launch_of(command, Path("m"), n_ctx_train=about.n_ctx_train or 0, build=10434)
     return run_settings(about, settings, pools)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from arriero.base.sizes import MIB
 from arriero.base.words import Component
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, Shape, read_header, write_model
 from arriero.memory.caches import cache_tensors, effective
 from arriero.memory.compute import ComputeBound, Site
@@ -42,7 +42,7 @@ def ratios(headers: dict[str, Header], run: dict[str, Any]) -> dict[str, float]:
     """Each bound as a multiple of what the engine reported for the same."""
     header, build = headers[run["model"]], run["build"]
     site = SITES[run["where"]]
-    request = DryRunRequest(model=Path("m"), **run["request"], devices=site.devices)
+    request = EngineParams(model=Path("m"), **run["request"], devices=site.devices)
     h = read_hparams(header, build)
     bound = ComputeBound(
         header,

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.base.errors import UsageError
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, TensorInfo, read_header, write_model
 from arriero.gguf.presets import tiny
+from arriero.launch.launch import Launch
 from arriero.memory.hparams import read_hparams
 from arriero.memory.placement import (
     CPU,
@@ -24,22 +25,21 @@ from arriero.memory.placement import (
     layer_devices,
     weights,
 )
-from arriero.memory.settings import Settings
 
 CUDA = ("CUDA0", "CUDA1")
 
 
-def settings(**changes: object) -> Settings:
-    base = Settings(
-        request=DryRunRequest(model=Path("m"), n_ctx=4096),
+def settings(**changes: object) -> Launch:
+    base = Launch(
+        params=EngineParams(model=Path("m"), n_ctx=4096),
         context_given=True,
         fit=True,
     )
     return replace(base, **changes)  # type: ignore[arg-type] # whatever the test names
 
 
-def overriding(*overrides: tuple[str, str]) -> Settings:
-    return settings(request=DryRunRequest(model=Path("m"), n_ctx=4096, overrides=overrides))
+def overriding(*overrides: tuple[str, str]) -> Launch:
+    return settings(params=EngineParams(model=Path("m"), n_ctx=4096, overrides=overrides))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def tied(tmp_path_factory: pytest.TempPathFactory) -> Header:
     return read_header(write_model(path, tiny("llama", tied=True)))
 
 
-def sizes(header: Header, made: Settings, n_gpu_layers: int = -1) -> dict[str, int]:
+def sizes(header: Header, made: Launch, n_gpu_layers: int = -1) -> dict[str, int]:
     hparams = read_hparams(header)
     layers = layer_devices(hparams.n_layer_all, n_gpu_layers, CUDA, (1, 1))
     return {b.device: b.bytes for b in weights(header, hparams, made, layers, CUDA)}
@@ -75,7 +75,7 @@ def test_every_layer_has_a_device(layers: int, wanted: int, split: list[float]) 
 
 
 def test_workers_come_before_cards() -> None:
-    request = DryRunRequest(model=Path("m"), n_ctx=1)
+    request = EngineParams(model=Path("m"), n_ctx=1)
     assert chosen_devices(request, ("CUDA0", "RPC0")) == ("RPC0", "CUDA0")
     one = replace(request, split_mode="none", main_gpu=1)
     assert chosen_devices(one, ("CUDA0", "RPC0")) == ("CUDA0",)
@@ -150,14 +150,14 @@ def test_nextn_layers_are_read_for_drafting_only(tmp_path: Path) -> None:
         {b.device: b.bytes for b in weights(header, hparams, made, layers, ("CUDA0",))}
         for made in (
             settings(),
-            settings(request=DryRunRequest(model=Path("m"), n_ctx=1, load_mtp=True)),
+            settings(params=EngineParams(model=Path("m"), n_ctx=1, load_mtp=True)),
         )
     )
     assert read["CUDA0"] - skipped["CUDA0"] == of(header, f"blk.{hparams.n_layer}.")
 
 
 def test_graphics_in_the_processor_are_left_out_beside_a_card() -> None:
-    request = DryRunRequest(model=Path("m"), n_ctx=1)
+    request = EngineParams(model=Path("m"), n_ctx=1)
     listed = ("Vulkan0", "Vulkan1", "RPC0", "CUDA0")
     both = ("Vulkan0", "Vulkan1")
     assert chosen_devices(request, listed, both) == ("RPC0", "CUDA0")

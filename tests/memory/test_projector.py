@@ -17,7 +17,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.engine import Engine
 from arriero.engine.oracle import (
     ProjectorBuffer,
-    ProjectorRequest,
+    ProjectorParams,
     ProjectorRun,
     Unanswered,
     projector_run,
@@ -91,7 +91,7 @@ def lines(plan: Plan) -> list[PlanBuffer]:
     return [b for b in plan.buffers if b.component is Component.MMPROJ]
 
 
-def ask(engine: Engine, request: ProjectorRequest, vulkan: str = "99") -> ProjectorRun:
+def ask(engine: Engine, request: ProjectorParams, vulkan: str = "99") -> ProjectorRun:
     environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": vulkan}
     run = projector_run(engine.path.parent, request, environ=environ, timeout=60)
     assert isinstance(run, ProjectorRun), run
@@ -135,7 +135,7 @@ def test_weights_and_warm_up_are_the_servers(
     assert float(counted[1]) == pytest.approx(total / MIB, abs=LINE)
 
 
-def request(path: Path, more: str = "", build: int | None = 10434) -> ProjectorRequest:
+def request(path: Path, more: str = "", build: int | None = 10434) -> ProjectorParams:
     words = ["llama-server", "-m", "m", "--mmproj", str(path), *more.split()]
     found = request_of(parse_command(words, builtin_flags(), {}), {}, build)
     assert found is not None
@@ -189,8 +189,8 @@ def test_the_engine_is_asked_for_the_device(
     build: int, home: Path, engines: dict[int, Engine]
 ) -> None:
     path = home / "gemma3.gguf"
-    on_device = ask(engines[build], ProjectorRequest(path=path), vulkan="0")
-    on_host = ask(engines[build], ProjectorRequest(path=path, use_gpu=False), vulkan="0")
+    on_device = ask(engines[build], ProjectorParams(path=path), vulkan="0")
+    on_host = ask(engines[build], ProjectorParams(path=path, use_gpu=False), vulkan="0")
     assert [b.device for b in on_host.buffers] == ["CPU"]
     weights = {b.device: b.model for b in on_device.buffers}
     assert weights["Vulkan0"] == on_host.buffers[0].model
@@ -203,7 +203,7 @@ def test_weights_do_not_exist_in_a_dry_run(
 ) -> None:
     huge = Projector(kind="pixtral", embedding=4096, heads=32, feed_forward=16384, layers=80)
     path = write_projector(tmp_path / "huge.gguf", huge, weights="zeros")
-    run = ask(engines[10434], ProjectorRequest(path=path))
+    run = ask(engines[10434], ProjectorParams(path=path))
     assert sum(b.model for b in run.buffers) > 30 * GIB
 
 
@@ -215,7 +215,7 @@ def test_what_is_no_projector_has_the_engines_words(
     path = tmp_path / "x.gguf"
     path.write_bytes(content)
     told = projector_run(
-        engines[10434].path.parent, ProjectorRequest(path=path), environ=os.environ, timeout=60
+        engines[10434].path.parent, ProjectorParams(path=path), environ=os.environ, timeout=60
     )
     assert isinstance(told, Unanswered)
     assert "CLIP" in told.reason
@@ -254,7 +254,7 @@ def test_where_it_goes(pools: str, flags: str, build: int, device: str, home: Pa
 
 
 def test_a_processors_own_device_comes_after_a_card_and_a_worker_counts() -> None:
-    whole = ProjectorRequest(path=Path("p"))
+    whole = ProjectorParams(path=Path("p"))
     assert device_of_projector(whole, ["Vulkan0", "CUDA0"], {"Vulkan0"}) == "CUDA0"
     assert device_of_projector(whole, ["Vulkan0"], {"Vulkan0"}) == "Vulkan0"
     assert device_of_projector(whole, ["RPC0"], set()) == "RPC0"
@@ -265,7 +265,7 @@ def test_a_processors_own_device_comes_after_a_card_and_a_worker_counts() -> Non
 
 
 def test_fit_counts_by_the_engines_own_order_of_devices() -> None:
-    request = ProjectorRequest(path=Path("p"))
+    request = ProjectorParams(path=Path("p"))
     run = ProjectorRun(
         (ProjectorBuffer("RPC0", 6400, 6000, 48), ProjectorBuffer("CPU", 0, 0, 2)), True
     )
@@ -292,7 +292,7 @@ def test_what_a_larger_image_adds(
 ) -> None:
     header = read_header(home / "gemma3.gguf")
     header = replace(header, metadata={**header.metadata, "clip.projector_type": kind})
-    request = ProjectorRequest(path=Path("p"), image_max_tokens=most)
+    request = ProjectorParams(path=Path("p"), image_max_tokens=most)
     run = ProjectorRun((ProjectorBuffer("CUDA0", 64, 60, 1000),), flash_attn)
     found = list(projector_lines(request, header, run, "CUDA0", "1.00 GiB"))
     assert [b.bytes for b in found[:2]] == [64, 1000]

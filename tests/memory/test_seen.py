@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arriero.base.words import Component
-from arriero.engine.oracle import DryRunRequest
+from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header
 from arriero.gguf.reader import Part
 from arriero.memory.architectures import ARCHITECTURES
@@ -49,7 +49,7 @@ def compare(case: dict[str, Any], base: dict[str, Any], requests: list[dict[str,
             hparams = read_hparams(source, RULES[build])
             for settings, answer in zip(requests, answers, strict=True):
                 if answer is not None:
-                    request = DryRunRequest(model=Path("m"), **settings)
+                    request = EngineParams(model=Path("m"), **settings)
                     tensors = cache_tensors(hparams, request, RULES[build])
                     planned = [total(tensors), total(tensors, Component.RS)]
                     assert planned == answer, (build, settings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from arriero.base.sizes import MIB
 from arriero.command import Command
-from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
+from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 
 
 @dataclass(frozen=True)

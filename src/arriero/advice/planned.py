@@ -12,10 +12,10 @@ from arriero.base.sizes import mib
 from arriero.base.words import Component, Cost
 from arriero.command import Command
 from arriero.gguf import Header
-from arriero.memory.context import context_step
+from arriero.launch.context import context_step
+from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.memory.frontier import WhatIf, lacking
 from arriero.memory.pools import short
-from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.record import Advice, Plan, PlanBuffer, PlanPool
 
 _LEAST_UBATCH: Final = 32

@@ -24,9 +24,9 @@ import msgspec
 
 from arriero.base.errors import ArrieroError
 from arriero.engine import _oracle_child
-from arriero.engine.request import DryRunRequest as DryRunRequest
-from arriero.engine.request import ProjectorRequest as ProjectorRequest
 from arriero.gguf import Header, read_header, skeleton
+from arriero.launch.params import EngineParams as EngineParams
+from arriero.launch.params import ProjectorParams as ProjectorParams
 from arriero.process import scratch_directory, start, temporary_directory
 
 _BATCH: Final = 24
@@ -158,7 +158,7 @@ class _Ear:
 
 def dry_run(
     library_dir: Path,
-    requests: Sequence[DryRunRequest],
+    requests: Sequence[EngineParams],
     *,
     environ: Mapping[str, str],
     timeout: float,
@@ -192,7 +192,7 @@ def dry_run(
 
 
 @contextmanager
-def _without_vocabularies(requests: Sequence[DryRunRequest]) -> Iterator[Mapping[Path, Path]]:
+def _without_vocabularies(requests: Sequence[EngineParams]) -> Iterator[Mapping[Path, Path]]:
     """Headers in place of models whose vocabulary takes an engine longer than all the rest."""
     models = {request.model for request in requests}
     light = {model: header for model in models if (header := _light_header(model)) is not None}
@@ -222,7 +222,7 @@ def _light_header_of(model: Path, _changed: int, _size: int) -> Header | None:
 
 
 def _answers(
-    library: Path, requests: Sequence[DryRunRequest], environ: Mapping[str, str], deadline: float
+    library: Path, requests: Sequence[EngineParams], environ: Mapping[str, str], deadline: float
 ) -> list[DryRun | Unanswered]:
     """One result per request, from as many children as it takes."""
     results: list[DryRun | Unanswered] = []
@@ -244,7 +244,7 @@ def _answers(
 
 def projector_run(
     library_dir: Path,
-    request: ProjectorRequest,
+    request: ProjectorParams,
     *,
     environ: Mapping[str, str],
     timeout: float,
@@ -263,7 +263,7 @@ def projector_run(
     return found if isinstance(found, ProjectorRun | Unanswered) else Unanswered(reason)
 
 
-def _batch(requests: Sequence[DryRunRequest]) -> Sequence[DryRunRequest]:
+def _batch(requests: Sequence[EngineParams]) -> Sequence[EngineParams]:
     """As many as one argument holds, at least one: overrides can be long."""
     size = 0
     for index, request in enumerate(requests):
@@ -284,7 +284,7 @@ def _library(directory: Path, name: str) -> Path | Unanswered:
 
 
 def _ask(
-    library: Path, requests: Sequence[DryRunRequest], environ: Mapping[str, str], seconds: float
+    library: Path, requests: Sequence[EngineParams], environ: Mapping[str, str], seconds: float
 ) -> tuple[list[DryRun | Unanswered], str]:
     """The answers of one child up to where it died, and why it died (empty if it did not)."""
     spec = {"library": str(library), "requests": [_plain(r) for r in requests]}
@@ -323,7 +323,7 @@ def _hear(
     return ear, reason
 
 
-def _plain(request: DryRunRequest) -> dict[str, object]:
+def _plain(request: EngineParams) -> dict[str, object]:
     values = asdict(request) | {"model": str(request.model.absolute())}
     outputs = min(request.n_batch, request.n_seq_max * (1 + request.n_rs_seq))
     if request.embeddings:

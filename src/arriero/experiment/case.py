@@ -9,7 +9,7 @@ from typing import Protocol
 
 from arriero.base.words import Component, LimitKind
 from arriero.command import Command
-from arriero.memory.context import Context, context
+from arriero.launch.context import Context, context
 from arriero.process import Limit
 from arriero.record import Baseline, Diagnosis, Explanation, Plan, Trial
 from arriero.trial import Bench

@@ -47,10 +47,10 @@ from arriero.experiment.footprint import Footprint, kept_by_host
 from arriero.experiment.search import SOFT_LAUNCHES, Search
 from arriero.experiment.sizes import PrintedSizes
 from arriero.experiment.slopes import slopes
+from arriero.launch.context import context_step
+from arriero.launch.launch import AUTO_SLOTS
 from arriero.logs.model import Failure
 from arriero.machine.cpu import INSTEAD
-from arriero.memory.context import context_step
-from arriero.memory.settings import AUTO_SLOTS
 from arriero.memory.threads import stack_bytes
 from arriero.record import (
     Boundary,

@@ -10,8 +10,8 @@ import msgspec
 from arriero.base.words import Component, Evidence, Kind, Method
 from arriero.command import Command
 from arriero.experiment.search import Search
+from arriero.launch.context import context
 from arriero.logs.model import Failure
-from arriero.memory.context import context
 from arriero.record import Boundary, FailsWith, Plan, Trial, Verdict
 
 _SHORT: Final = {

@@ -11,7 +11,7 @@ from arriero.base.errors import ArrieroError
 from arriero.base.words import Component
 from arriero.command import Command
 from arriero.engine import Engine
-from arriero.engine.oracle import DryRun, DryRunRequest, Unanswered, dry_run
+from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.experiment.case import Point
 from arriero.gguf import Header
 from arriero.machine import Pool
@@ -27,7 +27,7 @@ _SIZED: Final = frozenset(
 )
 """What a start allocates that slots, context or micro-batch change."""
 _WORKER: Final = "RPC"
-Ask = Callable[[DryRunRequest], DryRun | Unanswered]
+Ask = Callable[[EngineParams], DryRun | Unanswered]
 
 
 class Planner:
@@ -55,7 +55,7 @@ class Planner:
         """Corrected by the first trial, where the engine stands behind a wrapper."""
         self.answers = not command.has("--rpc")
         """Whether the engine is asked."""
-        self._known: dict[DryRunRequest, DryRun | Unanswered] = {}
+        self._known: dict[EngineParams, DryRun | Unanswered] = {}
 
     def plans(self, commands: Sequence[Command]) -> list[Plan | None]:
         """One plan for each command; null where the header or the command makes none possible."""
@@ -95,9 +95,9 @@ class Planner:
 
     def _ask_for(self, commands: Sequence[Command]) -> None:
         """Ask at once for all that the plans of these commands will want to know."""
-        wanted: dict[DryRunRequest, None] = {}
+        wanted: dict[EngineParams, None] = {}
 
-        def listen(request: DryRunRequest) -> DryRun | Unanswered:
+        def listen(request: EngineParams) -> DryRun | Unanswered:
             wanted[request] = None
             return Unanswered("not asked yet")
 
@@ -108,7 +108,7 @@ class Planner:
         self._known.update(zip(missing, found, strict=True))
         self.answers = all(isinstance(answer, DryRun) for answer in found)
 
-    def _answer(self, request: DryRunRequest) -> DryRun | Unanswered:
+    def _answer(self, request: EngineParams) -> DryRun | Unanswered:
         if request not in self._known:
             found = dry_run(self.library_dir, [request], environ=self._environ, timeout=_SECONDS)
             self._known[request] = found[0]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from arriero.engine import Engine, ListedDevice
     from arriero.engine.devices import Refusal
     from arriero.gguf import Header, Model
+    from arriero.launch import Launch
     from arriero.machine import Misfit, Pool
-    from arriero.memory import Settings
     from arriero.memory.caches import CacheTensor
     from arriero.memory.hparams import Hparams
     from arriero.record import Edit, Plan
@@ -114,7 +114,7 @@ class Facts:
         context = self.plan.context
         from arriero.memory.caches import cache_tensors, refusal
 
-        request = replace(self.settings.request, n_ctx=context.n_ctx if context else 0)
+        request = replace(self.launch.params, n_ctx=context.n_ctx if context else 0)
         if why := refusal(self.hparams, request, self.build):
             raise MissingError(f"the caches, which the engine will refuse: {why}")
         return cache_tensors(self.hparams, request, self.build)
@@ -134,13 +134,13 @@ class Facts:
         return self.devices_or_none
 
     @functools.cached_property
-    def settings(self) -> Settings:
+    def launch(self) -> Launch:
         """What the server makes of the command's flags (slots, types, batch, fit, caches)."""
-        from arriero.memory import settings_of
+        from arriero.launch import launch_of
 
         trained = (self.model.n_ctx_train or 0) if self.header_or_none is not None else 0
         path = Path(self.command.model_path() or "model.gguf")
-        return settings_of(self.command, path, n_ctx_train=trained, build=self.build)
+        return launch_of(self.command, path, n_ctx_train=trained, build=self.build)
 
     def with_edits(self, edits: tuple[Edit, ...]) -> Facts:
         """The same facts about the changed command.

@@ -18,10 +18,10 @@ from arriero.command import Command
 from arriero.engine import Engine, ListedDevice
 from arriero.gguf import Header, describe, read_header
 from arriero.jobs._baseline import Ground
+from arriero.launch.launch import launch_of
 from arriero.memory import Calibration
 from arriero.memory.calibration import calibrations_of, fingerprint, run_buffers, run_settings
 from arriero.memory.pools import is_on_host
-from arriero.memory.settings import settings_of
 from arriero.record import DeviceRecord, Plan, Run, RunBuffer, RunSettings, Trial
 from arriero.store import Store, new_id
 
@@ -112,7 +112,7 @@ class Recorder:
         engine = self._baseline.engine
         planned = planner.planned(command)
         about, seen = describe(planner.header), trial.effective
-        settings = settings_of(
+        settings = launch_of(
             command, planner.model, n_ctx_train=about.n_ctx_train or 0, build=engine.build
         )
         ran = run_settings(about, settings, planner.pools)

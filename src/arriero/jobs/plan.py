@@ -30,9 +30,10 @@ from arriero.gguf.reader import first_part
 from arriero.jobs._baseline import refuse_other_uses
 from arriero.jobs._engine import engine_record, failure_of, misfit_of
 from arriero.jobs._runs import calibrations
+from arriero.launch import launch_of
 from arriero.machine import Misfit, Pool, pools
 from arriero.machine.cpu import INSTEAD
-from arriero.memory import plan_budget, settings_of
+from arriero.memory import plan_budget
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
 from arriero.memory.pools import short
@@ -432,7 +433,7 @@ class _Job:
         """The engine, if it has the devices that are planned for."""
         if self._engine is None or self._options.budget is None:
             return self._engine
-        request = settings_of(self._command, model).request
+        request = launch_of(self._command, model).params
         named = [device for pool in held for device in pool.devices if device != "host"]
         here = {device.name for device in devices}
         missing = [name for name in chosen_devices(request, named) if name not in here]

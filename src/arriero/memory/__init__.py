@@ -9,9 +9,6 @@ if TYPE_CHECKING:
     from arriero.memory.calibration import Calibration as Calibration
     from arriero.memory.hparams import UnknownArchitectureError as UnknownArchitectureError
     from arriero.memory.pools import parse_pools as parse_pools
-    from arriero.memory.settings import Settings as Settings
-    from arriero.memory.settings import request_of as request_of
-    from arriero.memory.settings import settings_of as settings_of
 else:
     __getattr__ = late(
         __name__,
@@ -19,5 +16,4 @@ else:
         calibration="Calibration",
         hparams="UnknownArchitectureError",
         pools="parse_pools",
-        settings="Settings request_of settings_of",
     )

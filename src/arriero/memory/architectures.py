@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from arriero.memory.builds import AFTER_10068 as AFTER_10068
-from arriero.memory.builds import AFTER_10092 as AFTER_10092
-from arriero.memory.builds import AFTER_10435 as AFTER_10435
-from arriero.memory.builds import SEEN as SEEN
+from arriero.launch.builds import AFTER_10068 as AFTER_10068
+from arriero.launch.builds import AFTER_10092 as AFTER_10092
+from arriero.launch.builds import AFTER_10435 as AFTER_10435
+from arriero.launch.builds import SEEN as SEEN
 
 
 class Memory(StrEnum):

@@ -17,18 +17,21 @@ from arriero.command import Command
 from arriero.engine import Engine
 from arriero.engine.oracle import (
     DryRun,
-    DryRunRequest,
+    EngineParams,
     ProjectorBuffer,
-    ProjectorRequest,
+    ProjectorParams,
     ProjectorRun,
     Unanswered,
     dry_run,
     projector_run,
 )
 from arriero.gguf import Header, Model, describe
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.context import PAD, pad
+from arriero.launch.launch import Launch, launch_of
 from arriero.machine import Pool
 from arriero.machine.pools import SOFTWARE
-from arriero.memory.architectures import AFTER_10435, Memory
+from arriero.memory.architectures import Memory
 from arriero.memory.caches import (
     CacheTensor,
     Effective,
@@ -48,7 +51,6 @@ from arriero.memory.compute import (
     widest_activation,
     workspace_bound,
 )
-from arriero.memory.context import PAD, pad
 from arriero.memory.cuda import cuda_terms
 from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
 from arriero.memory.host import (
@@ -89,7 +91,6 @@ from arriero.memory.projector import (
     request_of,
     share_of_fit,
 )
-from arriero.memory.settings import Settings, settings_of
 from arriero.memory.threads import reserved_address_space
 from arriero.record import (
     ModelRecord,
@@ -114,7 +115,7 @@ def plan_budget(
     calibrations: Iterable[Calibration] = (),
     draft: Header | None = None,
     mmproj: Header | None = None,
-    ask: Callable[[DryRunRequest], DryRun | Unanswered] | None = None,
+    ask: Callable[[EngineParams], DryRun | Unanswered] | None = None,
     foreign: bool = False,
 ) -> Plan:
     """What a command will take and whether the pools hold it.
@@ -141,7 +142,7 @@ def plan_budget(
     planning = _Planning(
         header=header,
         about=about,
-        settings=settings_of(command, model, n_ctx_train=about.n_ctx_train or 0, build=build),
+        settings=launch_of(command, model, n_ctx_train=about.n_ctx_train or 0, build=build),
         pools=pools,
         engine=engine,
         environ=environ or {},
@@ -171,10 +172,10 @@ _NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "p
 
 def _dry_runs(
     engine: Engine, environ: Mapping[str, str]
-) -> Callable[[DryRunRequest], DryRun | Unanswered]:
+) -> Callable[[EngineParams], DryRun | Unanswered]:
     directory = engine.path.resolve().parent
 
-    def ask(request: DryRunRequest) -> DryRun | Unanswered:
+    def ask(request: EngineParams) -> DryRun | Unanswered:
         return dry_run(directory, [request], environ=environ, timeout=_DRY_RUN_SECONDS)[0]
 
     return ask
@@ -186,7 +187,7 @@ class _Planning:
         *,
         header: Header,
         about: Model,
-        settings: Settings,
+        settings: Launch,
         pools: Sequence[Pool],
         engine: Engine | None,
         environ: Mapping[str, str],
@@ -194,8 +195,8 @@ class _Planning:
         calibrations: tuple[Calibration, ...],
         draft: Header | None,
         mmproj: Header | None,
-        projector: ProjectorRequest | None,
-        ask: Callable[[DryRunRequest], DryRun | Unanswered] | None,
+        projector: ProjectorParams | None,
+        ask: Callable[[EngineParams], DryRun | Unanswered] | None,
         foreign: bool,
     ) -> None:
         self._header, self._about, self._settings = header, about, settings
@@ -203,7 +204,7 @@ class _Planning:
         self._build, self._calibrations, self._foreign = build, calibrations, foreign
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
-        self._answers: dict[DryRunRequest, DryRun | None] = {}
+        self._answers: dict[EngineParams, DryRun | None] = {}
         self._mute = False
         """The engine did not answer once: it is not asked again."""
         self._lacks: bool | None = False
@@ -216,9 +217,9 @@ class _Planning:
         self._guessed = False
         """Layers go by free memory, which only the engine sees when it starts."""
         self._listed = [name for pool in pools for name in pool.devices if name != HOST]
-        self._devices = chosen_devices(settings.request, self._listed, integrated(pools))
+        self._devices = chosen_devices(settings.params, self._listed, integrated(pools))
         self._request = replace(
-            settings.request,
+            settings.params,
             devices=self._devices or (),
             overrides=tuple(
                 (pattern, device_of(buffer, pools)) for pattern, buffer in settings.overrides
@@ -274,8 +275,8 @@ class _Planning:
     def _corrected(self, buffers: list[PlanBuffer]) -> list[PlanBuffer]:
         if not self._calibrations:
             return buffers
-        request = replace(self._request, devices=self._settings.request.devices)
-        settings = replace(self._settings, request=request)
+        request = replace(self._request, devices=self._settings.params.devices)
+        settings = replace(self._settings, params=request)
         own = run_settings(self._about, settings, self._pools)
         lines, notes = corrected(buffers, self._calibrations, own)
         self._notes += notes
@@ -347,7 +348,7 @@ class _Planning:
             self._note("unknown", error.message)
             return None
 
-    def _ask(self, request: DryRunRequest, *, essential: bool = True) -> DryRun | None:
+    def _ask(self, request: EngineParams, *, essential: bool = True) -> DryRun | None:
         """The engine's answer; where an essential question has none, it is not asked again."""
         if self._asked is None or self._mute:
             return None
@@ -437,7 +438,7 @@ class _Planning:
         """Builds up to 10435 keep free what drafts as well, at the command's own context."""
         targets = [self._settings.fit_target(i) for i in range(count)]
         if self._build is not None and self._build < AFTER_10435:
-            extra = self._drafting_on_devices(self._settings.request.n_ctx)
+            extra = self._drafting_on_devices(self._settings.params.n_ctx)
             for i, device in enumerate(self._devices):
                 targets[i] += extra.get(device, 0)
         if self._projector is not None:
@@ -464,7 +465,7 @@ class _Planning:
             models = [(b.device, b.model) for b in dry.buffers]
             rest = [(b.device, b.context + b.compute) for b in dry.buffers]
         else:
-            settings = replace(self._settings, request=request, mmap=False)
+            settings = replace(self._settings, params=request, mmap=False)
             layers = self._layers(h, request)
             shares = weights(self._header, h, settings, layers, self._devices)
             models = [(b.device, b.bytes) for b in shares if b.device != REPACKED]
@@ -486,7 +487,7 @@ class _Planning:
         )
 
     def _context_sizes(
-        self, h: Hparams, request: DryRunRequest
+        self, h: Hparams, request: EngineParams
     ) -> tuple[Sequence[CacheTensor], ComputeBound]:
         """Cache tensors and what bounds compute: wherever fit puts layers, up to 512 times."""
         if request.n_ctx not in self._sized:
@@ -495,7 +496,7 @@ class _Planning:
             self._sized[request.n_ctx] = (tensors, bound)
         return self._sized[request.n_ctx]
 
-    def _site(self, layers: Sequence[str], request: DryRunRequest) -> Site:
+    def _site(self, layers: Sequence[str], request: EngineParams) -> Site:
         """Where layers, the weights of some of them, and the output layer are computed."""
         devices = tuple(device for device in dict.fromkeys(layers) if device != CPU)
         moved = any(buffer.startswith(CPU) for _, buffer in request.overrides)
@@ -516,7 +517,7 @@ class _Planning:
         self,
         header: Header,
         h: Hparams,
-        request: DryRunRequest,
+        request: EngineParams,
         tensors: Sequence[CacheTensor],
     ) -> ComputeBound:
         devices, old = request.devices or (), self._build is not None and self._build < AFTER_10435
@@ -608,7 +609,7 @@ class _Planning:
             if device != CPU:
                 yield from self._workspace(h, eff, device)
 
-    def _layers(self, h: Hparams, request: DryRunRequest) -> tuple[str, ...]:
+    def _layers(self, h: Hparams, request: EngineParams) -> tuple[str, ...]:
         split = request.tensor_split
         if not any(split) and len(self._devices) > 1:
             split = tuple(float(self._listed_free(device) or 0) for device in self._devices)
@@ -625,7 +626,7 @@ class _Planning:
             yield _unknown(component, MAPPED, "the file has no tensors")
             return
         told = {b.device: b.model for b in dry.buffers if b.model} if dry is not None else None
-        quirks, settings = None, replace(self._settings, request=self._request)
+        quirks, settings = None, replace(self._settings, params=self._request)
         if told is not None and self._devices:
             quirks = quirks_of(self._header, h, settings, layers, self._devices, told)
         wrong = told is not None and bool(self._devices) and quirks is None
@@ -837,10 +838,10 @@ class _Planning:
                 self._projector, self._mmproj, self._projected, place, margin
             )
 
-    def _place_of_projector(self, request: ProjectorRequest) -> str:
+    def _place_of_projector(self, request: ProjectorParams) -> str:
         return device_of_projector(request, self._listed, integrated(self._pools))
 
-    def _bare_projector(self, request: ProjectorRequest) -> ProjectorRun:
+    def _bare_projector(self, request: ProjectorParams) -> ProjectorRun:
         """Its weights alone, where no engine tells the rest."""
         self._note("fit", "--fit keeps free what a projector computes with too: not known here")
         size = sum(t.bytes for t in self._mmproj.tensors) if self._mmproj is not None else 0
@@ -884,10 +885,10 @@ class _Planning:
             elif size:
                 yield _line(Component.DRAFT, device, size, Method.ESTIMATED, upper_bound=True)
 
-    def _draft_request(self, n_ctx: int) -> DryRunRequest | None:
+    def _draft_request(self, n_ctx: int) -> EngineParams | None:
         """Builds after 10435 let it follow the main context and devices, whatever fit makes them;
         before, it has the command's own context, or its model's."""
-        draft, main = self._settings.draft, self._settings.request
+        draft, main = self._settings.draft, self._settings.params
         if draft is None:
             return None
         follows = self._build is None or self._build >= AFTER_10435
@@ -901,7 +902,7 @@ class _Planning:
             tensor_split=self._request.tensor_split,
         )
 
-    def _drafted(self, request: DryRunRequest) -> dict[str, int] | None:
+    def _drafted(self, request: EngineParams) -> dict[str, int] | None:
         """Bytes by device of whatever drafts; null where neither header nor engine tells."""
         own = self._settings.draft_model is not None
         header = self._draft if own else self._header
@@ -920,7 +921,7 @@ class _Planning:
         devices = request.devices or ()
         split = request.tensor_split
         layers = layer_devices(h.n_layer_all, request.n_gpu_layers, devices, split)
-        settings = replace(self._settings, request=request)
+        settings = replace(self._settings, params=request)
         for buffer in weights(header, h, settings, layers, devices) if own else ():
             if dry is None or is_on_host(buffer.device):
                 add(buffer.device, buffer.bytes)
@@ -978,7 +979,7 @@ class _Planning:
         yield _growing_line(Component.CHECKPOINTS, CPU, None, Method.UNKNOWN, reason)
 
 
-def _as_placed(request: DryRunRequest, placed: Placement) -> DryRunRequest:
+def _as_placed(request: EngineParams, placed: Placement) -> EngineParams:
     return replace(
         request,
         n_gpu_layers=placed.n_gpu_layers,

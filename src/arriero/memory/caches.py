@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from arriero.base.words import Component
-from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header
 from arriero.gguf.format import TYPES_BY_NAME, TensorType
+from arriero.launch.context import Context, context, pad
+from arriero.launch.params import EngineParams
 from arriero.memory.architectures import AFTER_10092, SEEN, Filter, Memory
-from arriero.memory.context import Context, context, pad
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, read_hparams
 
 CPU_ALIGNMENT: Final = 32
@@ -61,7 +61,7 @@ class Effective:
     """As it counts for the layout of V: ``auto`` is on."""
 
 
-def effective(hparams: Hparams, request: DryRunRequest, build: int | None = None) -> Effective:
+def effective(hparams: Hparams, request: EngineParams, build: int | None = None) -> Effective:
     """The effective values of a request."""
     tokens = request.n_ctx or hparams.n_ctx_train
     n_batch = min(tokens, request.n_batch) if hparams.causal else request.n_batch
@@ -95,7 +95,7 @@ def builds_around(build: int | None) -> tuple[int, ...]:
     return older, min(seen for seen in SEEN if seen > build)
 
 
-def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bool:
+def is_doubtful(header: Header, request: EngineParams, build: int | None) -> bool:
     """Whether a rule that matters here changed between two builds seen, this one in between."""
     try:
         sizes = {
@@ -107,7 +107,7 @@ def is_doubtful(header: Header, request: DryRunRequest, build: int | None) -> bo
     return len(sizes) > 1
 
 
-def refusal(hparams: Hparams, request: DryRunRequest, build: int | None = None) -> str | None:
+def refusal(hparams: Hparams, request: EngineParams, build: int | None = None) -> str | None:
     """Why ``llama_init_from_model`` would refuse these settings; null if it would not.
 
     Args:
@@ -141,7 +141,7 @@ def refusal(hparams: Hparams, request: DryRunRequest, build: int | None = None) 
 
 
 def cache_tensors(
-    hparams: Hparams, request: DryRunRequest, build: int | None = None
+    hparams: Hparams, request: EngineParams, build: int | None = None
 ) -> tuple[CacheTensor, ...]:
     """Every tensor of the context's memory; empty for a model that keeps nothing.
 
@@ -165,7 +165,7 @@ Keep = Callable[[int], bool]
 
 
 class _Caches:
-    def __init__(self, hparams: Hparams, request: DryRunRequest, eff: Effective) -> None:
+    def __init__(self, hparams: Hparams, request: EngineParams, eff: Effective) -> None:
         self._h, self._request, self._eff = hparams, request, eff
         self._cells = eff.context.n_ctx_seq
         self._streams = 1 if request.kv_unified else eff.context.n_seq_max
@@ -354,7 +354,7 @@ def _tensor(name: str, il: int, kind: TensorType, elements: int, cells: int) -> 
     return CacheTensor(Component.KV, name, il, kind.row(elements) * cells, cells)
 
 
-def output_bytes(hparams: Hparams, request: DryRunRequest) -> int:
+def output_bytes(hparams: Hparams, request: EngineParams) -> int:
     """The output buffer as it is first reserved: one row of logits per slot."""
     rows = max(1, request.n_seq_max)
     embeddings = request.embeddings or hparams.arch == "t5"

@@ -23,11 +23,11 @@ from arriero.base.words import Component, Method, Role, TrialOutcome
 from arriero.engine import Engine
 from arriero.gguf import Header, Model
 from arriero.gguf.reader import LazyArray
+from arriero.launch.context import context
+from arriero.launch.launch import Launch
 from arriero.machine import Pool
-from arriero.memory.context import context
 from arriero.memory.placement import chosen_devices, layer_devices
 from arriero.memory.pools import HOST
-from arriero.memory.settings import Settings
 from arriero.record import (
     EngineRecord,
     Plan,
@@ -114,7 +114,7 @@ def fingerprint(header: Header) -> str:
     return digest.hexdigest()[:32]
 
 
-def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> RunSettings:
+def run_settings(about: Model, settings: Launch, pools: Sequence[Pool]) -> RunSettings:
     """What the buffers of a command depend on, in a form that can be compared.
 
     Args:
@@ -124,7 +124,7 @@ def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> Run
     Raises:
         UsageError: The command names a device that is not there.
     """
-    request = settings.request
+    request = settings.params
     made = context(
         request.n_ctx or about.n_ctx_train or 0, request.n_seq_max, unified=request.kv_unified
     )
@@ -161,13 +161,13 @@ def run_settings(about: Model, settings: Settings, pools: Sequence[Pool]) -> Run
     )
 
 
-def _drafting(settings: Settings) -> Iterator[str]:
+def _drafting(settings: Launch) -> Iterator[str]:
     """What of the context that drafts is not as the model's own; its file by a hash of its path."""
     if settings.draft_model is not None:
         path = settings.draft_model.encode(errors="replace")
         yield f"draft={hashlib.sha256(path).hexdigest()[:16]}"
     for field in fields(settings.draft) if settings.draft is not None else ():
-        value, own = (getattr(r, field.name) for r in (settings.draft, settings.request))
+        value, own = (getattr(r, field.name) for r in (settings.draft, settings.params))
         if field.name not in ("model", "n_ctx") and value != own:
             yield f"draft {field.name}={value}"
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from arriero.base.sizes import MIB
-from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header
+from arriero.launch.context import pad
+from arriero.launch.params import EngineParams
 from arriero.memory.architectures import Memory
 from arriero.memory.caches import CacheTensor, Effective
-from arriero.memory.context import pad
 from arriero.memory.hparams import Hparams
 
 _F32: Final = 4
@@ -100,7 +100,7 @@ class ComputeBound:
         self,
         header: Header,
         hparams: Hparams,
-        request: DryRunRequest,
+        request: EngineParams,
         eff: Effective,
         tensors: Sequence[CacheTensor],
         *,

@@ -11,8 +11,8 @@ from typing import Final
 
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Method
+from arriero.launch.context import pad
 from arriero.machine import Pool
-from arriero.memory.context import pad
 from arriero.record import PlanBuffer
 
 _DEVICE: Final = re.compile(r"CUDA\d+\Z")

@@ -10,9 +10,9 @@ import msgspec
 from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.command import Command
-from arriero.memory.context import PAD, context_step
+from arriero.launch.context import PAD, context_step
+from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.memory.pools import HOST, short
-from arriero.memory.settings import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.record import FrontierPoint, Plan, PlanPool
 
 Replan = Callable[[Command], Plan]

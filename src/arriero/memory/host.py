@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from arriero.base.words import Component
-from arriero.engine.request import DryRunRequest
-from arriero.memory.architectures import AFTER_10435, Memory
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.params import EngineParams
+from arriero.memory.architectures import Memory
 from arriero.memory.caches import CacheTensor, Effective, effective
 from arriero.memory.hparams import Hparams
 
@@ -27,7 +28,7 @@ _CELL: Final = 12
 
 def checkpoint_bytes(
     hparams: Hparams,
-    request: DryRunRequest,
+    request: EngineParams,
     tensors: Sequence[CacheTensor],
     build: int | None = None,
 ) -> int:
@@ -44,7 +45,7 @@ def checkpoint_bytes(
 
 def _parts(
     h: Hparams,
-    request: DryRunRequest,
+    request: EngineParams,
     tensors: Sequence[CacheTensor],
     eff: Effective,
     build: int | None,
@@ -69,7 +70,7 @@ def _parts(
 
 def saved_prompt_bytes(
     hparams: Hparams,
-    request: DryRunRequest,
+    request: EngineParams,
     tensors: Sequence[CacheTensor],
     tokens: int,
     build: int | None = None,

@@ -16,14 +16,14 @@ from itertools import product, starmap
 from typing import Final
 
 from arriero.base.errors import UsageError
-from arriero.engine.request import DryRunRequest
 from arriero.gguf import Header, TensorInfo
 from arriero.gguf.format import TYPES_BY_NAME
-from arriero.memory.builds import AFTER_10435
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.context import pad
+from arriero.launch.launch import Launch
+from arriero.launch.params import EngineParams
 from arriero.memory.caches import CPU_ALIGNMENT
-from arriero.memory.context import pad
 from arriero.memory.hparams import Hparams
-from arriero.memory.settings import Settings
 
 CPU: Final = "CPU"
 MAPPED: Final = "CPU_Mapped"
@@ -70,7 +70,7 @@ class Quirks:
 
 
 def chosen_devices(
-    request: DryRunRequest, listed: Sequence[str], integrated: Collection[str] = ()
+    request: EngineParams, listed: Sequence[str], integrated: Collection[str] = ()
 ) -> tuple[str, ...]:
     """The devices that a model is spread over, in llama.cpp's order: workers first.
 
@@ -167,7 +167,7 @@ def host_buffer(devices: Sequence[str]) -> str | None:
 def weights(
     header: Header,
     hparams: Hparams,
-    settings: Settings,
+    settings: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     quirks: Quirks | None = None,
@@ -183,7 +183,7 @@ def weights(
     """
     if not header.tensors:
         return ()
-    request = settings.request
+    request = settings.params
     return _placed(
         _Asked(
             tensors=_Tensors(header.tensors),
@@ -205,7 +205,7 @@ def weights(
 def quirks_of(
     header: Header,
     hparams: Hparams,
-    settings: Settings,
+    settings: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     told: Mapping[str, int],
@@ -227,7 +227,7 @@ def quirks_of(
 def repacked_types(
     header: Header,
     hparams: Hparams,
-    settings: Settings,
+    settings: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     copied: int,

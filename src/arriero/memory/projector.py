@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from arriero.base import limits
 from arriero.base.words import Component, Method
 from arriero.command import Command
-from arriero.engine.request import ProjectorRequest
 from arriero.gguf import Header
-from arriero.memory.architectures import AFTER_10435
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.context import pad
+from arriero.launch.params import ProjectorParams
 from arriero.memory.caches import CPU_ALIGNMENT
-from arriero.memory.context import pad
 from arriero.memory.placement import CPU
 from arriero.record import PlanBuffer
 
@@ -43,7 +43,7 @@ _LOADED_WHOLE: Final = _ONE_SIZE | {"pixtral"}
 
 def request_of(
     command: Command, environ: Mapping[str, str], build: int | None
-) -> ProjectorRequest | None:
+) -> ProjectorParams | None:
     """The projector that a command loads; null without one in a local file.
 
     It took the first device, whatever ``-dev`` says, up to build 10435; later builds follow it.
@@ -57,7 +57,7 @@ def request_of(
         device = device or (command.value("-dev") or "").partition(",")[0].strip()
         use_gpu = use_gpu and device != "none"
     said = command.value("-fa") or "auto"
-    return ProjectorRequest(
+    return ProjectorParams(
         path=limits.expanded(path),
         use_gpu=use_gpu,
         device=device,
@@ -71,7 +71,7 @@ def request_of(
 
 
 def device_of_projector(
-    request: ProjectorRequest, listed: Sequence[str], integrated: Set[str]
+    request: ProjectorParams, listed: Sequence[str], integrated: Set[str]
 ) -> str:
     """The first device that is no part of the processor, else the first one; a worker is one."""
     if not request.use_gpu:
@@ -82,7 +82,7 @@ def device_of_projector(
 
 
 def share_of_fit(
-    request: ProjectorRequest, run: ProjectorRun, listed: Sequence[str]
+    request: ProjectorParams, run: ProjectorRun, listed: Sequence[str]
 ) -> dict[int, int]:
     """Bytes that ``--fit`` adds to its targets, by the place of the target.
 
@@ -102,7 +102,7 @@ def share_of_fit(
 
 
 def projector_lines(
-    request: ProjectorRequest,
+    request: ProjectorParams,
     header: Header | None,
     run: ProjectorRun | None,
     device: str,
@@ -152,7 +152,7 @@ def kind_of(header: Header | None) -> str:
 
 
 def _growth(
-    kind: str, request: ProjectorRequest, run: ProjectorRun
+    kind: str, request: ProjectorParams, run: ProjectorRun
 ) -> tuple[tuple[int, int], int] | tuple[()] | None:
     """The most compute beyond the warm-up's, as a fraction of that, and the tokens of an image.
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Cost, Method
+from arriero.launch.launch import AUTO_SLOTS, DEFAULT_CHECKPOINTS
 from arriero.memory.pools import HOST, pool_of, short
-from arriero.memory.settings import AUTO_SLOTS, DEFAULT_CHECKPOINTS
 from arriero.record.documents import (
     Advice,
     FrontierPoint,

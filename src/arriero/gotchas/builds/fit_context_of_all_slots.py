@@ -56,9 +56,9 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
-    if command.has("-c") or command.has("-np") or not facts.settings.fit:
+    if command.has("-c") or command.has("-np") or not facts.launch.fit:
         return
-    if command.model_source()[0] is ModelSource.ROUTER or facts.settings.request.embeddings:
+    if command.model_source()[0] is ModelSource.ROUTER or facts.launch.params.embeddings:
         return
     if facts.build is not None and facts.build >= _FIRST:
         yield Found(

@@ -64,13 +64,13 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     on_device = any("host" not in pool.devices for pool in facts.pools)
-    if not facts.settings.fit or not on_device or not within(facts, 7407, 8679):
+    if not facts.launch.fit or not on_device or not within(facts, 7407, 8679):
         return
     command = facts.command
     reasons = {
         "--mmproj is not counted": command.has("--mmproj"),
         "there is no -c": not command.has("-c"),
-        "-fa off makes single buffers large": facts.settings.request.flash_attn == "off",
+        "-fa off makes single buffers large": facts.launch.params.flash_attn == "off",
     }
     if why := [reason for reason, holds_here in reasons.items() if holds_here]:
         yield Found(

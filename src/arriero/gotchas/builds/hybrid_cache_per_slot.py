@@ -53,8 +53,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    slots = facts.settings.request.n_seq_max
-    if slots < 2 or not facts.settings.request.kv_unified or not within(facts, 6930, 8015):
+    slots = facts.launch.params.n_seq_max
+    if slots < 2 or not facts.launch.params.kv_unified or not within(facts, 6930, 8015):
         return
     recurrent = facts.hparams.is_recurrent
     if any(recurrent) and not all(recurrent):

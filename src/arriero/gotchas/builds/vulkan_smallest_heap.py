@@ -53,7 +53,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     cards = [pool.name for pool in facts.pools if pool.name.startswith("Vulkan")]
-    if cards and facts.settings.fit and not facts.command.has("-ngl") and within(facts, 8700, 8950):
+    if cards and facts.launch.fit and not facts.command.has("-ngl") and within(facts, 8700, 8950):
         yield Found(
             because=f"--fit goes by what {cards[0]} calls free, with {told(facts)}",
             applies=Applies.MAYBE,

@@ -40,7 +40,7 @@ def _has_sections(facts: Facts) -> bool:
 def _window(facts: Facts) -> str | None:
     """A window's cache can be moved only along with the other one: if it is as long."""
     context = facts.plan.context
-    if not facts.hparams.has_window or facts.settings.request.swa_full or context is None:
+    if not facts.hparams.has_window or facts.launch.params.swa_full or context is None:
         return None
     windows = [tensor.cells for tensor in facts.caches if tensor.cache == "swa"]
     cells = max(windows, default=context.n_ctx)

@@ -57,7 +57,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     types = {"-ctk": request.type_k, "-ctv": request.type_v}
     blocks = {flag: TYPES_BY_NAME[t].block for flag, t in types.items() if t in TYPES_BY_NAME}
     if request.flash_attn == "off" or max(blocks.values(), default=1) == 1:

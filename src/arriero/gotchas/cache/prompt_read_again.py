@@ -72,8 +72,8 @@ _KEPT = (Edit(flag="-ctxcp", value="4"),)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    embedding = facts.settings.request.embeddings
-    if embedding or facts.settings.checkpoints or facts.command.flags.get("-ctxcp") is None:
+    embedding = facts.launch.params.embeddings
+    if embedding or facts.launch.checkpoints or facts.command.flags.get("-ctxcp") is None:
         return
     layers = sum(facts.hparams.is_recurrent)
     if layers:

@@ -68,7 +68,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    kinds = facts.settings.speculation
+    kinds = facts.launch.speculation
     drafts = [kind for kind in kinds if kind.startswith("draft")]
     model = facts.command.value("-md") or facts.command.value("-hfd")
     if not drafts or not (model or "draft-mtp" in drafts):

@@ -66,7 +66,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
     if command.value("-md") or command.value("-hfd") or not command.value("--spec-type"):
         return
-    kinds = facts.settings.speculation
+    kinds = facts.launch.speculation
     needing = [kind for kind in kinds if kind in _NEED_MODEL]
     if not needing:
         return

@@ -62,7 +62,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.settings.request.n_rs_seq or not any(facts.hparams.is_recurrent):
+    if not facts.launch.params.n_rs_seq or not any(facts.hparams.is_recurrent):
         return
     context = facts.plan.context
     planes = 0 if context is None else context.n_rs_seq

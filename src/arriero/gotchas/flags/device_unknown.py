@@ -58,8 +58,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, settings = facts.command, facts.settings
-    named = settings.request.devices or ()
+    command, settings = facts.command, facts.launch
+    named = settings.params.devices or ()
     buffers = [buffer for _, buffer in settings.overrides]
     remote = command.has("--rpc")
 

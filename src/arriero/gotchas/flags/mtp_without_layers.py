@@ -56,7 +56,7 @@ _MTP = "draft-mtp"
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    kinds = facts.settings.speculation
+    kinds = facts.launch.speculation
     if _MTP not in kinds or facts.command.has("-md") or facts.hparams.n_layer_nextn:
         return
     others = ",".join(kind for kind in kinds if kind != _MTP)

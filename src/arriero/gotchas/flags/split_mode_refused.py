@@ -60,7 +60,7 @@ _LAYER = (Edit(flag="-sm", value="layer"),)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     mode = request.split_mode
     if mode == "layer" or facts.command.has("--rpc"):
         return

@@ -54,7 +54,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     on_device = any("host" not in pool.devices for pool in facts.pools)
     if request.offload_kqv or request.n_gpu_layers == 0 or not on_device:
         return

@@ -63,16 +63,16 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not any(facts.hparams.is_recurrent) or facts.settings.request.embeddings:
+    if not any(facts.hparams.is_recurrent) or facts.launch.params.embeddings:
         return
-    plan, count = facts.plan, facts.settings.checkpoints
+    plan, count = facts.plan, facts.launch.checkpoints
     size, where = bytes_of(plan, Component.CHECKPOINTS), host(plan)
     if not size or not count or where is None:
         return
     pool, free = where
     if holds(plan, pool, Component.RS) or not pool.at_start <= free < pool.at_start + size:
         return  # with the state itself on the host: rs-alloc-slots
-    slots = facts.settings.request.n_seq_max
+    slots = facts.launch.params.n_seq_max
     each = size // count
     room = max(0, free - pool.margin - pool.at_start) // 2
     yield Found(

@@ -76,15 +76,15 @@ def detect(facts: Facts) -> Iterator[Found]:
     h = facts.hparams
     if not any(h.is_swa) or any(h.is_recurrent):  # those with recurrent state: rs-alloc-slots
         return
-    plan, count = facts.plan, facts.settings.checkpoints
+    plan, count = facts.plan, facts.launch.checkpoints
     size = bytes_of(plan, Component.CHECKPOINTS)
     where = host(plan)
-    if not size or not count or where is None or facts.settings.request.embeddings:
+    if not size or not count or where is None or facts.launch.params.embeddings:
         return
     pool, free = where
     if pool.at_start + size <= free or pool.at_start > free:
         return
-    slots = facts.settings.request.n_seq_max
+    slots = facts.launch.params.n_seq_max
     each = size // count
     room = max(0, free - pool.margin - pool.at_start) // 2
     yield Found(

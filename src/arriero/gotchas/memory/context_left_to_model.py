@@ -46,7 +46,7 @@ from arriero.gotchas.model import (
     Sign,
     Signature,
 )
-from arriero.memory.context import PAD
+from arriero.launch.context import PAD
 from arriero.record import Edit, Plan
 
 GOTCHA = Gotcha(
@@ -71,7 +71,7 @@ _LEAST: Final = 1024
 
 def detect(facts: Facts) -> Iterator[Found]:
     asked = facts.command.number("-c")
-    if asked or (asked is None and facts.settings.context_given):
+    if asked or (asked is None and facts.launch.context_given):
         return
     plan = facts.plan
     context = plan.context
@@ -85,7 +85,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         if not tokens:  # then it is not for the context that it does not fit
             return
         given = "no -c" if asked is None else "-c 0"
-        whose = "--fit leaves" if asked is None and facts.settings.fit else "the model's own are"
+        whose = "--fit leaves" if asked is None and facts.launch.fit else "the model's own are"
         yield Found(
             because=f"{given}: {whose} {context.n_ctx} tokens, their KV cache takes {human(size)};"
             f" {pool.name} has {human(free)}",

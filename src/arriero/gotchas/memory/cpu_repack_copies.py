@@ -75,7 +75,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not (facts.settings.request.use_extra_bufts and facts.settings.mmap):
+    if not (facts.launch.params.use_extra_bufts and facts.launch.mmap):
         return
     plan = facts.plan
     from arriero.machine.host import ULIMIT

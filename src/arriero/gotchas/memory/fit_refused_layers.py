@@ -68,7 +68,7 @@ _SET = ("-ngl", "-ts", "-ot")
 def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
     flag = next((name for name in _SET if command.has(name)), None)
-    if flag is None or not facts.settings.fit or command.value("-ngl") in ("auto", "-1"):
+    if flag is None or not facts.launch.fit or command.value("-ngl") in ("auto", "-1"):
         return
     if not facts.header.tensors:
         return

@@ -56,7 +56,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if facts.settings.request.split_mode == "tensor" and facts.settings.fit:
+    if facts.launch.params.split_mode == "tensor" and facts.launch.fit:
         given = facts.command.number("-c")
         yield Found(
             because="-sm tensor with --fit on: "

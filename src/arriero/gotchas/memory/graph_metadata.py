@@ -69,7 +69,7 @@ _NODE: Final = 30 * 2 * 336
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     arch = facts.model.arch
     tokens = min(request.n_ubatch, request.n_batch)
     if tokens <= _DEFAULT or arch not in _NODES:

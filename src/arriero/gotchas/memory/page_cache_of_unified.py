@@ -62,7 +62,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
     mapped = facts.command.switch("--mmap") is not False and facts.command.value("-lm") in _MAPPED
     unified = [name for name in integrated(facts.pools) if name.startswith("CUDA")]
-    if not unified or not mapped or facts.settings.request.n_gpu_layers == 0:
+    if not unified or not mapped or facts.launch.params.n_gpu_layers == 0:
         return
     for pool, free in known(facts.plan):
         if unified[0] not in pool.devices or not pool.total:

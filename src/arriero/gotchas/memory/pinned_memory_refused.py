@@ -56,9 +56,9 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     cuda = any(pool.name.startswith("CUDA") for pool in facts.pools)
-    if not cuda or facts.settings.request.offload_kqv or _VARIABLE in facts.command.environ:
+    if not cuda or facts.launch.params.offload_kqv or _VARIABLE in facts.command.environ:
         return
-    if facts.settings.request.n_gpu_layers != 0:
+    if facts.launch.params.n_gpu_layers != 0:
         yield Found(
             because="-nkvo: the KV cache is asked for as pinned memory of the host",
             applies=Applies.MAYBE,

@@ -77,8 +77,8 @@ _STEP = 64
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    limit = facts.settings.cache_ram
-    if not limit or facts.settings.request.embeddings:  # only completions are saved
+    limit = facts.launch.cache_ram
+    if not limit or facts.launch.params.embeddings:  # only completions are saved
         return
     plan = facts.plan
     checkpoints = bytes_of(plan, Component.CHECKPOINTS)

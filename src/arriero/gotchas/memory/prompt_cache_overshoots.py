@@ -63,12 +63,12 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    limit = facts.settings.cache_ram
+    limit = facts.launch.cache_ram
     if not limit or not facts.command.has("-cram") or not within(facts, 0, 9599):
         return
     context = facts.plan.context
     slots = context.n_seq_max if context else 1
-    size = bytes_of(facts.plan, Component.KV) // (1 if facts.settings.request.kv_unified else slots)
+    size = bytes_of(facts.plan, Component.KV) // (1 if facts.launch.params.kv_unified else slots)
     if size > limit:
         yield Found(
             because=f"a full prompt's state takes up to {human(size)}, -cram is {human(limit)}, and"

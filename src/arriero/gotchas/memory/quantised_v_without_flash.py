@@ -59,7 +59,7 @@ _WHOLE = frozenset({"f32", "f16", "bf16"})
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     if request.type_v in _WHOLE or request.flash_attn != "off":
         return
     yield Found(

@@ -96,7 +96,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         elif pool.planned > pool.free and (size := bytes_of(plan, Component.CHECKPOINTS)):
             yield Found(
                 because=f"{told}, {human(pool.at_start)} of it taken at the start; checkpoints may"
-                f" reach {human(size)} (-ctxcp {facts.settings.checkpoints} per slot)",
+                f" reach {human(size)} (-ctxcp {facts.launch.checkpoints} per slot)",
                 severity=Severity.WARNING,
                 edit=_bounded(facts, plan, pool),
                 flag="-ctxcp",
@@ -128,7 +128,7 @@ def _rs(facts: Facts, plan: Plan) -> str:
 
 def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
     """The most slots, of halves of what it is now, that every pool holds at the start."""
-    slots = facts.settings.request.n_seq_max
+    slots = facts.launch.params.n_seq_max
     edits: tuple[Edit, ...] = ()
     while slots > 1:
         slots //= 2
@@ -142,7 +142,7 @@ def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
 def _slots(facts: Facts, count: int) -> tuple[Edit, ...]:
     """Slots left to the server share one KV cache; with a number they do not, unless told so."""
     edits: tuple[Edit, ...] = (Edit(flag="-np", value=str(count)),)
-    shared = facts.settings.request.kv_unified and count > 1
+    shared = facts.launch.params.kv_unified and count > 1
     if shared and facts.command.switch("-kvu") is None and facts.command.flags.knows("-kvu"):
         edits += (Edit(flag="-kvu", value="on"),)
     return edits
@@ -151,10 +151,10 @@ def _slots(facts: Facts, count: int) -> tuple[Edit, ...]:
 def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
     """Half of what is left for checkpoints, the rest for saved prompts, in whole 64 MiB."""
     room = max(0, (pool.free or 0) - pool.margin - pool.at_start)
-    count = facts.settings.checkpoints
+    count = facts.launch.checkpoints
     each = bytes_of(plan, Component.CHECKPOINTS) // max(1, count)
     kept = min(count, room // 2 // each) if each else count
-    cache = facts.settings.cache_ram
+    cache = facts.launch.cache_ram
     left = (room - kept * each) // (64 * MIB) * 64
     edits: tuple[Edit, ...] = ()
     if kept < count:

@@ -72,7 +72,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     shared = [pool.name for pool in facts.pools if pool.name.startswith(("Vulkan", "ROCm"))]
-    if not shared or facts.settings.request.n_gpu_layers == 0:
+    if not shared or facts.launch.params.n_gpu_layers == 0:
         return
     for pool, free in known(facts.plan):
         if pool.name in shared and pool.at_start > free:

@@ -64,7 +64,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.settings.request.swa_full or not any(facts.hparams.is_swa):
+    if not facts.launch.params.swa_full or not any(facts.hparams.is_swa):
         return
     edit = (Edit(flag="--swa-full"),)
     plan, spared = facts.plan, facts.plan_of(facts.with_edits(edit).command)

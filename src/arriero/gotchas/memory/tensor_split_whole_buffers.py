@@ -55,7 +55,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if facts.settings.request.split_mode == "tensor":
+    if facts.launch.params.split_mode == "tensor":
         yield Found(
             because="-sm tensor: what each device takes is in no line of the log", flag="-sm"
         )

@@ -62,7 +62,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     given = f"-b {batch}" if command.number("-b") else f"a batch of {batch} (-b not given)"
     told = f"-ub {ubatch} and {given}: micro-batches have {batch} tokens"
-    embedding = facts.settings.request.embeddings
+    embedding = facts.launch.params.embeddings
     yield Found(
         because=f"{told}, and longer inputs are refused" if embedding else told,
         severity=Severity.WARNING if embedding else None,

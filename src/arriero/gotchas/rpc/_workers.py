@@ -40,5 +40,5 @@ def local_devices(facts: Facts) -> tuple[str, ...]:
     from arriero.memory.pools import integrated
 
     local = [name for name in names if not name.startswith("RPC")]
-    spread = replace(facts.settings.request, devices=None, split_mode="layer")
+    spread = replace(facts.launch.params, devices=None, split_mode="layer")
     return chosen_devices(spread, local, integrated(facts.pools))

@@ -62,7 +62,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     if request.offload_kqv or request.n_gpu_layers == 0 or not endpoints(facts):
         return
     told, short = "", False

@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, request = facts.command, facts.settings.request
+    command, request = facts.command, facts.launch.params
     if request.split_mode != "none" or not endpoints(facts) or command.has("-dev"):
         return
     main = request.main_gpu

@@ -64,7 +64,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if not endpoints(facts):
         return
-    request = facts.settings.request
+    request = facts.launch.params
     types, where = (request.type_k, request.type_v), endpoints(facts)[0]
     if types[0] != types[1] or not set(types) <= _PLAIN:
         yield Found(

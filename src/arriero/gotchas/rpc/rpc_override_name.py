@@ -67,7 +67,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     workers = endpoints(facts)
     if not workers:
         return
-    buffers = [buffer for _, buffer in facts.settings.overrides]
+    buffers = [buffer for _, buffer in facts.launch.overrides]
     wrong = [b for b in buffers if b.startswith("RPC") and not _BUFFER.match(b)]
     if wrong:
         yield Found(

@@ -96,8 +96,8 @@ _OFF = (Edit(flag="-cram", value="0"),)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
-    if facts.settings.cache_ram == 0 or request.n_gpu_layers == 0 or not request.offload_kqv:
+    request = facts.launch.params
+    if facts.launch.cache_ram == 0 or request.n_gpu_layers == 0 or not request.offload_kqv:
         return
     if workers := facts.command.value("--rpc"):
         yield Found(
@@ -134,7 +134,7 @@ def _block(facts: Facts) -> int | None:
     if listed:
         from arriero.memory.placement import chosen_devices
 
-        named = list(chosen_devices(facts.settings.request, listed))
+        named = list(chosen_devices(facts.launch.params, listed))
     if not any(name.startswith("Vulkan") for name in named) and not given:
         return None
     return int(given) if given.isdecimal() else GIB

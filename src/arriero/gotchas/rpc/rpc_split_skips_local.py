@@ -67,7 +67,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     shares, remote = request.tensor_split, remote_count(facts)
     if not endpoints(facts) or not any(shares) or facts.command.has("-dev"):
         return

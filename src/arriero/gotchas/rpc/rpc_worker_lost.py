@@ -83,7 +83,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         if 0 <= left < wanted:
             yield Found(
                 because=f"{name} has {human(left)} left at the start; its CPU works with up to"
-                f" {human(wanted)} more (-ub {facts.settings.request.n_ubatch})",
+                f" {human(wanted)} more (-ub {facts.launch.params.n_ubatch})",
                 applies=Applies.MAYBE,
                 missing=("whether this worker computes on its CPU",),
                 edit=_smaller(facts, remote),
@@ -93,7 +93,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 def _work(facts: Facts) -> int:
     """Bytes of the widest input of a matrix product, for a whole micro-batch."""
-    request = facts.settings.request
+    request = facts.launch.params
     return min(request.n_batch, request.n_ubatch) * max(facts.hparams.n_ff) * _INPUT
 
 
@@ -104,7 +104,7 @@ def _left(facts: Facts, remote: list[str]) -> dict[str, int]:
 
 def _smaller(facts: Facts, remote: list[str]) -> tuple[Edit, ...]:
     """The largest micro-batch, of halves of what it is now, that leaves room to work."""
-    tokens = facts.settings.request.n_ubatch
+    tokens = facts.launch.params.n_ubatch
     while tokens > _LEAST:
         tokens //= 2
         edits = (Edit(flag="-ub", value=str(tokens)),)

@@ -62,7 +62,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     shares, remote = request.tensor_split, remote_count(facts)
     while shares and not shares[-1]:
         shares = shares[:-1]

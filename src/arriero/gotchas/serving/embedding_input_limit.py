@@ -71,7 +71,7 @@ _USUAL = 8192
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, command = facts.settings.request, facts.command
+    request, command = facts.launch.params, facts.command
     limit = request.n_batch  # already cut down to the micro-batch
     if not request.embeddings or request.n_ubatch > limit:
         return

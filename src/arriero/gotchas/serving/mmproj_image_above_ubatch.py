@@ -75,7 +75,7 @@ _GEMMA4 = {0: 280, 10436: 1120, 10841: 0}
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     micro = min(request.n_ubatch, request.n_batch)
     given = facts.command.number("--image-max-tokens") or 0
     if not facts.command.has("--mmproj") or micro >= max(given, *_GEMMA4.values()):

@@ -59,7 +59,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     seconds = facts.command.number("--sleep-idle-seconds")
-    if seconds is None or seconds < 0 or not facts.settings.fit:
+    if seconds is None or seconds < 0 or not facts.launch.fit:
         return
     yield Found(
         because=f"--sleep-idle-seconds {seconds} with --fit: after a sleep it measures again, and"

@@ -42,8 +42,8 @@ from arriero.gotchas.model import (
     Sign,
     Signature,
 )
-from arriero.memory.builds import AFTER_10435
-from arriero.memory.context import context
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.context import context
 from arriero.record import Edit
 
 GOTCHA = Gotcha(
@@ -73,7 +73,7 @@ _SCALING = ("--rope-scaling", "--rope-scale", "--rope-freq-scale", "--yarn-orig-
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, request = facts.command, facts.settings.request
+    command, request = facts.command, facts.launch.params
     asked = command.number("-c") or 0
     if (
         asked <= 0

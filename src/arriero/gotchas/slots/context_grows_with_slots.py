@@ -37,7 +37,7 @@ from arriero.gotchas.model import (
     Severity,
     Signature,
 )
-from arriero.memory.context import PAD, context
+from arriero.launch.context import PAD, context
 from arriero.record import Edit
 
 GOTCHA = Gotcha(
@@ -52,7 +52,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, asked = facts.settings.request, facts.command.number("-c")
+    request, asked = facts.launch.params, facts.command.number("-c")
     if not asked or asked < 0 or request.kv_unified:
         return
     made = context(asked, request.n_seq_max, unified=False)

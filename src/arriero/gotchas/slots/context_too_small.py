@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
-    if command.switch("--warmup") is False or facts.settings.request.embeddings:
+    if command.switch("--warmup") is False or facts.launch.params.embeddings:
         return
     small = next((flag for flag in ("-c", "-b") if command.number(flag) == 1), None)
     if small is not None:

@@ -56,7 +56,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     if request.embeddings or not 0 < (facts.command.number("-b") or 0) < request.n_seq_max:
         return
     auto = " (-np not given)" if facts.command.number("-np") is None else ""

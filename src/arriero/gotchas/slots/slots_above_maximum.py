@@ -58,7 +58,7 @@ _MOST: Final = 256
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    slots = facts.settings.request.n_seq_max
+    slots = facts.launch.params.n_seq_max
     if slots > _MOST:
         yield Found(
             because=f"-np {slots}, and a context holds at most {_MOST} sequences",

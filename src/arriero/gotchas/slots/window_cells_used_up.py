@@ -60,8 +60,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    slots = facts.settings.request.n_seq_max
-    if slots < 2 or facts.settings.request.swa_full or not within(facts, 5600, 6200):
+    slots = facts.launch.params.n_seq_max
+    if slots < 2 or facts.launch.params.swa_full or not within(facts, 5600, 6200):
         return
     if any(facts.hparams.is_swa):
         yield Found(

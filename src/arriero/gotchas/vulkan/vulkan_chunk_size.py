@@ -78,7 +78,7 @@ _LEAST = 512
 
 def detect(facts: Facts) -> Iterator[Found]:
     vulkan = [pool.name for pool in facts.pools if pool.name.startswith("Vulkan")]
-    if not vulkan or facts.settings.request.n_gpu_layers == 0:
+    if not vulkan or facts.launch.params.n_gpu_layers == 0:
         return
     given = facts.command.environ.get(_VARIABLE, "")
     block = int(given) if given.isdecimal() else GIB

@@ -73,7 +73,7 @@ _CARD_LIMIT = 4 * GIB - 1
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.settings.request
+    request = facts.launch.params
     if request.n_gpu_layers == 0 or not request.offload_kqv:
         return
     used = _vulkan(facts)
@@ -103,7 +103,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 def _vulkan(facts: Facts) -> tuple[str, ...]:
     """Vulkan devices that layers are put on."""
-    request = facts.settings.request
+    request = facts.launch.params
     if facts.devices_or_none is None:
         names = request.devices or ()
     else:

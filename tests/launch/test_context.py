@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arriero.memory.context import context, context_step
+from arriero.launch.context import context, context_step
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from typing import Final, Literal, cast
 
 from arriero.base.sizes import MIB
 from arriero.command import Command
-from arriero.engine.request import DryRunRequest
-from arriero.memory.builds import AFTER_10435
+from arriero.launch.builds import AFTER_10435
+from arriero.launch.params import EngineParams
 
 AUTO_SLOTS: Final = 4
 """``-np`` where the command leaves it to the server: so many, unified."""
@@ -43,13 +43,13 @@ _NO_MMAP: Final = frozenset({"none", "mlock", "dio"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Launch:
     """What decides the memory of one server.
 
-    ``request`` can be answered by the formulas and by the engine alike.
+    ``params`` can be answered by the formulas and by the engine alike.
     """
 
-    request: DryRunRequest
+    params: EngineParams
     context_given: bool
     """Whether the command sets the context; otherwise the model does and ``--fit`` may shrink."""
     fit: bool
@@ -65,7 +65,7 @@ class Settings:
     checkpoints: int = DEFAULT_CHECKPOINTS
     speculation: tuple[str, ...] = ()
     draft_model: str | None = None
-    draft: DryRunRequest | None = None
+    draft: EngineParams | None = None
     """The context that drafts, of a model of its own or of this model's NextN layers. Its context
     is the command's, and its devices are null unless the command names them for it."""
 
@@ -79,19 +79,19 @@ class Settings:
         """Why fit may not move weights; empty if it may."""
         if self.layers_given is not None:
             return f"-ngl is set to {'all' if self.layers_given < 0 else self.layers_given}"
-        if devices > 1 and any(self.request.tensor_split):
+        if devices > 1 and any(self.params.tensor_split):
             return "-ts is set"
-        if devices > 1 and self.request.split_mode == "row":
+        if devices > 1 and self.params.split_mode == "row":
             return "it knows no -sm row"
-        return "-ot, -cmoe or -ncmoe is set" if self.request.overrides else ""
+        return "-ot, -cmoe or -ncmoe is set" if self.params.overrides else ""
 
     @property
     def overrides(self) -> tuple[tuple[str, str], ...]:
         """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, in order."""
-        return self.request.overrides
+        return self.params.overrides
 
 
-def settings_of(
+def launch_of(
     command: Command,
     model: Path,
     *,
@@ -101,7 +101,7 @@ def settings_of(
     n_seq_max: int | None = None,
     kv_unified: bool | None = None,
     n_ubatch: int | None = None,
-) -> Settings:
+) -> Launch:
     """What the server makes of a command.
 
     Args:
@@ -122,7 +122,7 @@ def settings_of(
     drafted = _drafted(command, speculation)
     n_batch = min(batch, ubatch) if embedding else batch
     type_v = command.value("-ctv") or "f16"
-    request = DryRunRequest(
+    request = EngineParams(
         model=model,
         n_ctx=tokens,
         # an embedding server reads a prompt in one piece: its batch is its micro-batch
@@ -153,8 +153,8 @@ def settings_of(
     cache = command.number("-cram")
     cache = DEFAULT_CACHE_MIB if cache is None else cache
     checkpoints = command.number("-ctxcp")
-    return Settings(
-        request=request,
+    return Launch(
+        params=request,
         context_given=n_ctx is not None
         or asked is not None
         or bool(command.number("--kv-unified-per-slot")),
@@ -179,11 +179,11 @@ def request_of(
     n_seq_max: int,
     kv_unified: bool,
     n_ubatch: int | None = None,
-) -> DryRunRequest:
+) -> EngineParams:
     """One point of a command's settings, as the engine can be asked for it."""
-    return settings_of(
+    return launch_of(
         command, model, n_ctx=n_ctx, n_seq_max=n_seq_max, kv_unified=kv_unified, n_ubatch=n_ubatch
-    ).request
+    ).params
 
 
 # --- context ------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def _speculation(command: Command) -> tuple[str, ...]:
 
 
 def _draft(
-    command: Command, request: DryRunRequest, speculation: tuple[str, ...]
-) -> DryRunRequest | None:
+    command: Command, request: EngineParams, speculation: tuple[str, ...]
+) -> EngineParams | None:
     """``common_base_params_to_speculative`` (common/speculative.cpp)."""
     own, mtp = command.value("-md"), "draft-mtp" in speculation
     if own is None and not mtp:

@@ -8,7 +8,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class DryRunRequest:
+class EngineParams:
     """One model with one set of effective settings, named as in llama.cpp's C API.
 
     The defaults are those of ``llama-server``. ``n_ctx`` 0 is the model's own. ``n_outputs_max``
@@ -49,7 +49,7 @@ class DryRunRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectorRequest:
+class ProjectorParams:
     """A multimodal projector as ``--mmproj`` and the flags beside it set it up.
 
     The defaults are those of ``llama-server``; -1 leaves the limits of an image to the projector.

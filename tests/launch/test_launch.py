@@ -10,26 +10,26 @@ import pytest
 
 from arriero.base.sizes import MIB
 from arriero.command import builtin_flags, parse_command, parse_help
-from arriero.memory.settings import Settings, request_of, settings_of
+from arriero.launch.launch import Launch, launch_of, request_of
 
 MODEL = Path("m.gguf")
 
 
-def settings(args: str = "", environ: dict[str, str] | None = None, **kwargs: Any) -> Settings:
+def settings(args: str = "", environ: dict[str, str] | None = None, **kwargs: Any) -> Launch:
     words = ["llama-server", "-m", "m.gguf", *shlex.split(args)]
-    return settings_of(parse_command(words, builtin_flags(), environ or {}), MODEL, **kwargs)
+    return launch_of(parse_command(words, builtin_flags(), environ or {}), MODEL, **kwargs)
 
 
 def test_slots_left_to_the_server_are_four_in_one_cache() -> None:
-    request = settings("-c 8192").request
+    request = settings("-c 8192").params
     assert (request.n_seq_max, request.kv_unified) == (4, True)
-    request = settings("-c 8192 -np -1").request
+    request = settings("-c 8192 -np -1").params
     assert (request.n_seq_max, request.kv_unified) == (4, True)
 
 
 def test_slots_that_are_named_have_a_cache_each_unless_unified() -> None:
-    assert settings("-np 4").request.kv_unified is False
-    assert settings("-np 4 -kvu").request.kv_unified is True
+    assert settings("-np 4").params.kv_unified is False
+    assert settings("-np 4 -kvu").params.kv_unified is True
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_slots_that_are_named_have_a_cache_each_unless_unified() -> None:
 )
 def test_context(args: str, build: int | None, tokens: int, given: bool) -> None:
     made = settings(args, n_ctx_train=32000, build=build)
-    assert (made.request.n_ctx, made.context_given) == (tokens, given)
+    assert (made.params.n_ctx, made.context_given) == (tokens, given)
 
 
 def test_an_embedding_server_reads_a_prompt_in_one_piece() -> None:
-    request = settings("--embedding -ub 256 -np 2").request
+    request = settings("--embedding -ub 256 -np 2").params
     assert (request.n_batch, request.n_outputs_max) == (256, 256)
-    assert settings("--rerank").request.embeddings
+    assert settings("--rerank").params.embeddings
 
 
 def test_drafts_need_outputs_and_planes() -> None:
-    request = settings("-np 2 --spec-type draft-mtp --spec-draft-n-max 5").request
+    request = settings("-np 2 --spec-type draft-mtp --spec-draft-n-max 5").params
     assert (request.n_rs_seq, request.n_outputs_max, request.load_mtp) == (5, 12, True)
-    request = settings("-np 2 --spec-type ngram-simple").request
+    request = settings("-np 2 --spec-type ngram-simple").params
     assert (request.n_rs_seq, request.n_outputs_max) == (0, 98)
     draft = settings("-np 2 --spec-type draft-mtp -ctk q8_0").draft
     assert draft is not None
@@ -79,37 +79,37 @@ def test_drafts_need_outputs_and_planes() -> None:
 
 def test_a_draft_model_drafts_where_it_is_told_to() -> None:
     alone = settings("-np 2 -md d.gguf")
-    assert (alone.speculation, alone.request.n_outputs_max) == ((), 2)
+    assert (alone.speculation, alone.params.n_outputs_max) == ((), 2)
     assert alone.draft is not None
-    assert settings("-np 2 -md d.gguf --spec-type none").request.n_outputs_max == 2
+    assert settings("-np 2 -md d.gguf --spec-type none").params.n_outputs_max == 2
     told = settings("-np 2 -md d.gguf --spec-type draft-simple")
-    assert (told.speculation, told.request.n_outputs_max) == (("draft-simple",), 8)
+    assert (told.speculation, told.params.n_outputs_max) == (("draft-simple",), 8)
     assert told.draft == alone.draft
 
 
 def test_a_draft_model_drafts_where_no_flag_says_how() -> None:
     old = parse_help("-m, --model FNAME  path\n-md, --model-draft FNAME  draft model\n")
     command = parse_command(["llama-server", "-m", "m.gguf", "-md", "d.gguf"], old, {})
-    assert settings_of(command, Path("m.gguf")).speculation == ("draft-simple",)
+    assert launch_of(command, Path("m.gguf")).speculation == ("draft-simple",)
 
 
 def test_a_quantised_v_cache_turns_flash_attention_on() -> None:
-    assert settings("-ctv q8_0").request.flash_attn == "on"
-    assert settings("-ctv q8_0 -fa off").request.flash_attn == "off"
-    assert settings("-fa 1").request.flash_attn == "on"
-    assert settings().request.flash_attn == "auto"
+    assert settings("-ctv q8_0").params.flash_attn == "on"
+    assert settings("-ctv q8_0 -fa off").params.flash_attn == "off"
+    assert settings("-fa 1").params.flash_attn == "on"
+    assert settings().params.flash_attn == "auto"
 
 
 def test_placement() -> None:
-    request = settings("-ngl 12 -ts 3,1 -sm none -mg 1 -dev CUDA1,CUDA0 -nkvo -nr").request
+    request = settings("-ngl 12 -ts 3,1 -sm none -mg 1 -dev CUDA1,CUDA0 -nkvo -nr").params
     assert request.n_gpu_layers == 12
     assert request.tensor_split == (3.0, 1.0)
     assert (request.split_mode, request.main_gpu) == ("none", 1)
     assert request.devices == ("CUDA1", "CUDA0")
     assert not request.offload_kqv
     assert not request.use_extra_bufts
-    assert settings("-ngl all").request.n_gpu_layers == -1
-    assert settings("-dev none").request.devices == ()
+    assert settings("-ngl all").params.n_gpu_layers == -1
+    assert settings("-dev none").params.devices == ()
 
 
 def test_overrides_come_in_the_order_of_the_command() -> None:
@@ -152,7 +152,7 @@ def test_host_caches() -> None:
 
 def test_variables_count_as_flags_do() -> None:
     made = settings(environ={"LLAMA_ARG_CTX_SIZE": "1234", "LLAMA_ARG_N_PARALLEL": "3"})
-    assert (made.request.n_ctx, made.request.n_seq_max) == (1234, 3)
+    assert (made.params.n_ctx, made.params.n_seq_max) == (1234, 3)
 
 
 def test_one_point_in_place_of_what_the_command_says() -> None:

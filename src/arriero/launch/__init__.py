@@ -1,0 +1,18 @@
+"""What a command means to llama-server: the only reader and editor of that meaning."""
+
+from typing import TYPE_CHECKING
+
+from arriero.base.late import late
+
+if TYPE_CHECKING:
+    from arriero.launch.launch import Launch as Launch
+    from arriero.launch.launch import launch_of as launch_of
+    from arriero.launch.launch import request_of as request_of
+    from arriero.launch.params import EngineParams as EngineParams
+    from arriero.launch.params import ProjectorParams as ProjectorParams
+else:
+    __getattr__ = late(
+        __name__,
+        launch="Launch launch_of request_of",
+        params="EngineParams ProjectorParams",
+    )
