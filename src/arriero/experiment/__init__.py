@@ -1,9 +1,9 @@
 """Many trials with one aim: a boundary, a verification."""
 
-from arriero.experiment.case import Case, Point, Sizes
-from arriero.experiment.diagnose import TYPICAL_LAUNCHES, Diagnoser
+from arriero.experiment.diagnosis.case import Case, Point, Sizes
+from arriero.experiment.diagnosis.procedure import TYPICAL_LAUNCHES, Diagnoser
+from arriero.experiment.diagnosis.search import Search, bisection_launches
 from arriero.experiment.oracle import PlannedSizes, Planner
-from arriero.experiment.search import Search, bisection_launches
 
 __all__ = [
     "TYPICAL_LAUNCHES",

@@ -12,7 +12,7 @@ from arriero.base.words import Component
 from arriero.command import Command
 from arriero.engine import Engine
 from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
-from arriero.experiment.case import Point
+from arriero.experiment.diagnosis.case import Point
 from arriero.gguf import Header
 from arriero.machine import Pool
 from arriero.memory import plan_budget

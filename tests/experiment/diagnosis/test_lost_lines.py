@@ -9,9 +9,9 @@ import pytest
 
 from arriero.base.words import Component, Evidence, Kind, LimitKind, Method, TrialOutcome
 from arriero.command import Command, builtin_flags, parse_command
-from arriero.experiment import diagnose as procedure
-from arriero.experiment.case import Case
-from arriero.experiment.evidence import with_component
+from arriero.experiment.diagnosis import procedure
+from arriero.experiment.diagnosis.case import Case
+from arriero.experiment.diagnosis.evidence import with_component
 from arriero.logs import read_log
 from arriero.logs.model import Effective, Failure
 from arriero.process import Limit

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.base.words import TrialOutcome
-from arriero.experiment.search import Search, bisection_launches
+from arriero.experiment.diagnosis.search import Search, bisection_launches
 
 
 def outcome(value: int, serves: int, starts: int) -> TrialOutcome:

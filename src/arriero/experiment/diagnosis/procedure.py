@@ -30,12 +30,12 @@ from arriero.advice import slots as to_slots
 from arriero.base.sizes import human
 from arriero.base.words import Component, Cost, Evidence, Kind, LimitKind, TrialOutcome
 from arriero.command import Command
-from arriero.experiment.case import (
+from arriero.experiment.diagnosis.case import (
     Account,
     Case,
     Point,
 )
-from arriero.experiment.evidence import (
+from arriero.experiment.diagnosis.evidence import (
     boundary_of,
     difference,
     verdict_of,
@@ -43,10 +43,10 @@ from arriero.experiment.evidence import (
     why,
     with_component,
 )
-from arriero.experiment.footprint import Footprint, kept_by_host
-from arriero.experiment.search import SOFT_LAUNCHES, Search
-from arriero.experiment.sizes import PrintedSizes
-from arriero.experiment.slopes import slopes
+from arriero.experiment.diagnosis.footprint import Footprint, kept_by_host
+from arriero.experiment.diagnosis.search import SOFT_LAUNCHES, Search
+from arriero.experiment.diagnosis.sizes import PrintedSizes
+from arriero.experiment.diagnosis.slopes import slopes
 from arriero.launch.context import context_step
 from arriero.launch.launch import AUTO_SLOTS
 from arriero.logs.model import Failure

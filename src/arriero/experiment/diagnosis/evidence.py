@@ -9,7 +9,7 @@ import msgspec
 
 from arriero.base.words import Component, Evidence, Kind, Method
 from arriero.command import Command
-from arriero.experiment.search import Search
+from arriero.experiment.diagnosis.search import Search
 from arriero.launch.context import context
 from arriero.logs.model import Failure
 from arriero.record import Boundary, FailsWith, Plan, Trial, Verdict

@@ -10,7 +10,7 @@ import pytest
 
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Kind, LimitKind, TrialOutcome
-from arriero.experiment import diagnose as procedure
+from arriero.experiment.diagnosis import procedure
 from arriero.gguf import presets, write_model
 from arriero.jobs import diagnose as job
 from arriero.process import Limit

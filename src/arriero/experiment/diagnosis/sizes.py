@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arriero.base.words import Component
-from arriero.experiment.case import Point, buffers_of
+from arriero.experiment.diagnosis.case import Point, buffers_of
 from arriero.record import Trial
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from arriero.base.words import TrialOutcome
 from arriero.command import builtin_flags, parse_command
-from arriero.experiment.evidence import boundary_of, difference, what_moved
-from arriero.experiment.search import Search
+from arriero.experiment.diagnosis.evidence import boundary_of, difference, what_moved
+from arriero.experiment.diagnosis.search import Search
 from arriero.logs.model import Effective
 from arriero.record import Trial
 from tests.examples import example_trials
