@@ -28,7 +28,7 @@ from arriero.gguf.writer import write_model
 from arriero.logs.model import Failure
 from arriero.process import Limit, clean_environment, free_port, start
 from arriero.record import Trial
-from arriero.trial import Bench, LoadPlan, Patience, TrialSpec, run_trial
+from arriero.trial import Bench, Patience, TrialSpec, Workload, run_trial
 
 STEADY = {"MALLOC_ARENA_MAX": "1"}
 """Without it each thread that wakes up reserves 64 MiB of address space of its own."""
@@ -36,7 +36,7 @@ QUIET_VULKAN = {"GGML_VK_VISIBLE_DEVICES": "99"}
 """No device of that number: everything is on the CPU, and the Vulkan loader takes nothing."""
 LAVAPIPE = {"GGML_VK_VISIBLE_DEVICES": "0"}
 ON_VULKAN = ("-dev", "Vulkan0", "-ngl", "99", "--no-warmup")
-BRIEF = LoadPlan(prompts=2, long_prompt_s=0.3)
+BRIEF = Workload(prompts=2, long_prompt_s=0.3)
 PATIENT = Patience(ready_s=120, stall_s=30, request_s=60)
 _GIVE_UP = 60.0
 
@@ -89,7 +89,7 @@ class Lab:
         *flags: str,
         limit: int | None = None,
         env: Mapping[str, str] = STEADY,
-        plan: LoadPlan = BRIEF,
+        workload: Workload = BRIEF,
         patience: Patience = PATIENT,
         meanwhile: Callable[[Path], None] | None = None,
     ) -> Provoked:
@@ -112,7 +112,9 @@ class Lab:
             redactor=Redactor(),
             patience=patience,
         )
-        spec = TrialSpec(n=1, purpose="provoke", command=command, change={}, env=env, plan=plan)
+        spec = TrialSpec(
+            n=1, purpose="provoke", command=command, change={}, env=env, workload=workload
+        )
         actor = threading.Thread(target=meanwhile, args=(log_file,)) if meanwhile else None
         if actor is not None:
             actor.start()

@@ -11,7 +11,7 @@ from arriero.base.sizes import GIB, MIB
 from arriero.base.words import Component, Evidence, Kind, Phase, TrialOutcome
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.shape import Shape
-from arriero.trial import LoadPlan, run
+from arriero.trial import Workload, run
 from tests.provoked.provoking import Lab, Models, sends
 
 assert sys.platform != "win32", "no such signals there"
@@ -19,7 +19,7 @@ assert sys.platform != "win32", "no such signals there"
 pytestmark = pytest.mark.engine
 
 HYBRID = ("-c", "1024", "-np", "4", "--no-warmup")
-BUSY = LoadPlan(prompts=2000)
+BUSY = Workload(prompts=2000)
 """Longer than any of these servers lives."""
 
 
@@ -35,7 +35,7 @@ def test_bad_alloc(room: int, lab: Lab, models: Models) -> None:
     """
     hybrid = models(LADDER_HYBRID)
     limit = lab.ready_peak(hybrid, *HYBRID, env={}) + room * MIB
-    provoked = lab.run(hybrid, *HYBRID, env={}, limit=limit, plan=LoadPlan())
+    provoked = lab.run(hybrid, *HYBRID, env={}, limit=limit, workload=Workload())
     failure, trial = provoked.failure, provoked.trial
     assert trial.outcome is TrialOutcome.READY
     assert trial.requests.failed > 0
@@ -76,7 +76,7 @@ def test_killed_while_loading(lab: Lab, models: Models) -> None:
 def test_killed_while_serving(lab: Lab, models: Models) -> None:
     model = models(tiny("llama"))
     kill = sends(signal.SIGKILL, model, "stop processing")
-    provoked = lab.run(model, "-c", "1024", "-np", "2", plan=BUSY, meanwhile=kill)
+    provoked = lab.run(model, "-c", "1024", "-np", "2", workload=BUSY, meanwhile=kill)
     failure = provoked.failure
     assert provoked.trial.outcome is TrialOutcome.READY
     assert (failure.kind, failure.phase, failure.fatal) == (Kind.KILLED, Phase.SERVING, True)
@@ -94,7 +94,7 @@ def test_stopped(phase: Phase, lab: Lab, models: Models, monkeypatch: pytest.Mon
         model = models(tiny("llama"))
         stop = sends(signal.SIGSTOP, model, "stop processing")
         flags = ["-c", "1024", "-np", "2"]
-    provoked = lab.run(model, *flags, plan=BUSY, meanwhile=stop)
+    provoked = lab.run(model, *flags, workload=BUSY, meanwhile=stop)
     failure = provoked.failure
     assert (failure.kind, failure.phase, failure.fatal) == (Kind.HANG, phase, True)
     assert (failure.evidence, failure.component) == (Evidence.INFERRED, None)

@@ -15,7 +15,7 @@ from arriero.engine import Engine
 from arriero.gguf.presets import tiny
 from arriero.gguf.shape import Shape
 from arriero.process import free_port
-from arriero.trial import LoadPlan
+from arriero.trial import Workload
 from tests.provoked.provoking import (
     QUIET_VULKAN,
     STEADY,
@@ -40,7 +40,7 @@ def test_killed_between_requests(lab: Lab, models: Models) -> None:
 
         provoked = lab.run(
             models(tiny("llama")), *SMALL, "--rpc", endpoint,
-            plan=LoadPlan(prompts=2000), meanwhile=kill,
+            workload=Workload(prompts=2000), meanwhile=kill,
         )  # fmt: skip
     failure = provoked.failure
     assert provoked.trial.outcome is TrialOutcome.READY

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arriero.command import Mode, Serving
-from arriero.trial.load import MODEST, LoadPlan, LoadResult, Reply, _Load
+from arriero.trial.load import MODEST, LoadResult, Reply, Workload, _Load
 
 WANT = 131_072 - 10
 
@@ -24,18 +24,18 @@ class Slow(_Load):
     async def _request(self, prompt: list[int] | str) -> Reply:
         self.asked.append(len(prompt))
         seconds = self.seconds_of(len(prompt))
-        late = seconds > self.plan.timeout_s
+        late = seconds > self.workload.timeout_s
         return Reply(
             ok=not late,
             status=None if late else 200,
-            seconds=min(seconds, self.plan.timeout_s),
+            seconds=min(seconds, self.workload.timeout_s),
             tokens=len(prompt),
             prompt_tps=len(prompt) / seconds,
             timed_out=late,
         )
 
 
-def longest(seconds_of: Any, plan: LoadPlan) -> tuple[list[int], LoadResult]:
+def longest(seconds_of: Any, workload: Workload) -> tuple[list[int], LoadResult]:
     async def answered(_: int) -> None:
         pass
 
@@ -46,7 +46,7 @@ def longest(seconds_of: Any, plan: LoadPlan) -> tuple[list[int], LoadResult]:
     result = LoadResult()
     client: Any = None
     load = Slow(
-        client, serving, plan, result, 1, WANT + 10, 512, dict, None, lambda: True, answered,
+        client, serving, workload, result, 1, WANT + 10, 512, dict, None, lambda: True, answered,
         vocabulary=[1, 2, 3], seconds_of=seconds_of,
     )  # fmt: skip
 
@@ -58,28 +58,28 @@ def longest(seconds_of: Any, plan: LoadPlan) -> tuple[list[int], LoadResult]:
     return load.asked[1:], result
 
 
-@pytest.mark.parametrize("plan", [LoadPlan(), LoadPlan(long_prompt_s=30.0)])
-def test_time_that_grows_with_the_square_is_not_taken_for_a_hang(plan: LoadPlan) -> None:
-    asked, result = longest(lambda n: n / 17_000 + (n / 6500) ** 2, plan)
+@pytest.mark.parametrize("workload", [Workload(), Workload(long_prompt_s=30.0)])
+def test_time_that_grows_with_the_square_is_not_taken_for_a_hang(workload: Workload) -> None:
+    asked, result = longest(lambda n: n / 17_000 + (n / 6500) ** 2, workload)
     assert result.broken is None
-    assert max(reply.seconds for reply in result.replies) <= 2.1 * plan.long_prompt_s
+    assert max(reply.seconds for reply in result.replies) <= 2.1 * workload.long_prompt_s
     assert max(asked) > 2 * MODEST
 
 
 def test_a_fast_server_gets_the_whole_context() -> None:
-    asked, result = longest(lambda n: n / 1e6, LoadPlan())
+    asked, result = longest(lambda n: n / 1e6, Workload())
     assert asked[-1] == WANT
     assert not result.skipped
 
 
 def test_a_slow_server_gets_one_short_prompt() -> None:
-    asked, result = longest(lambda n: n / 20.0, LoadPlan())
+    asked, result = longest(lambda n: n / 20.0, Workload())
     assert asked == [64]
     assert "too long here" in result.skipped[0]
 
 
 def test_a_server_that_stops_answering_is_asked_no_more() -> None:
-    asked, result = longest(lambda n: 1e-3 if n <= MODEST else 1e9, LoadPlan())
+    asked, result = longest(lambda n: 1e-3 if n <= MODEST else 1e9, Workload())
     assert asked == [MODEST, 4 * MODEST]
     assert result.broken is not None
     assert result.broken.timed_out

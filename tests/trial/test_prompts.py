@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from arriero.command import Mode, Serving
-from arriero.trial.load import LoadPlan, LoadResult, _Load
+from arriero.trial.load import LoadResult, Workload, _Load
 
 
 def prompts(seed: int) -> list[list[int] | str]:
@@ -18,7 +18,7 @@ def prompts(seed: int) -> list[list[int] | str]:
     )  # fmt: skip
     client: Any = None
     load = _Load(
-        client, serving, LoadPlan(seed=seed), LoadResult(), 1, 4096, 512, dict, None,
+        client, serving, Workload(seed=seed), LoadResult(), 1, 4096, 512, dict, None,
         lambda: True, answered, vocabulary=list(range(100)),
     )  # fmt: skip
     return [load._prompt(16) for _ in range(50)]

@@ -28,7 +28,7 @@ from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Limit, Running, clean_environment, free_port, start
 from arriero.record import GotchaVerdict, RunEvidence, Trial
-from arriero.trial import Bench, LoadPlan, Patience, TrialSpec, describe_status, run_trial
+from arriero.trial import Bench, Patience, TrialSpec, Workload, describe_status, run_trial
 
 HIDDEN: Final = {
     "GGML_VK_VISIBLE_DEVICES": "99",
@@ -42,7 +42,7 @@ ATTEMPTS: Final = 4
 _PATIENCE: Final = Patience(ready_s=180, stall_s=60, request_s=90)
 _GIVE_UP: Final = 60.0
 _LOG_BYTES: Final = 1 << 24
-_BRIEF: Final = LoadPlan(prompts=2, long_prompt_s=0.3)
+_BRIEF: Final = Workload(prompts=2, long_prompt_s=0.3)
 
 
 class _CannotRunError(Exception):
@@ -269,8 +269,8 @@ class Lab:
             redactor=Redactor(),
             patience=_PATIENCE,
         )
-        plan = replace(_BRIEF, min_requests=run.requests, shared=run.shared, image=run.image)
-        spec = TrialSpec(n=1, purpose="reproduction", command=command, change={}, plan=plan)
+        workload = replace(_BRIEF, min_requests=run.requests, shared=run.shared, image=run.image)
+        spec = TrialSpec(n=1, purpose="reproduction", command=command, change={}, workload=workload)
         trial = run_trial(spec, bench)
         with (scratch / "trial-1" / "engine.log").open("rb") as file:
             return trial, file.read(_LOG_BYTES).decode("utf-8", "replace")

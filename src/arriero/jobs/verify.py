@@ -29,7 +29,7 @@ from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
-from arriero.trial import Bench, LoadPlan, LoadResult, Patience, TrialSpec, run_load, run_trial
+from arriero.trial import Bench, LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
 from arriero.trial.load import Client
 
 _PROPS_S: Final = 10.0
@@ -47,8 +47,8 @@ class Options:
     patience: Patience = field(default_factory=Patience)
 
     @property
-    def plan(self) -> LoadPlan:
-        return LoadPlan(
+    def workload(self) -> Workload:
+        return Workload(
             min_requests=self.requests,
             long_prompt_s=30.0,
             timeout_s=self.patience.request_s,
@@ -91,7 +91,11 @@ def verify_command(
             on_libraries=recorder.found,
         )
         spec = TrialSpec(
-            n=1, purpose="verification", command=ground.command, change={}, plan=options.plan
+            n=1,
+            purpose="verification",
+            command=ground.command,
+            change={},
+            workload=options.workload,
         )
         watch = progress or Silent()
         watch.begin(1)
@@ -307,7 +311,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
     await run_load(
         server,
         # a server that has seen these prompts would answer from its cache
-        replace(options.plan, seed=time.time_ns()),
+        replace(options.workload, seed=time.time_ns()),
         result,
         n_slots=n_slots,
         n_ctx_slot=n_ctx_slot,

@@ -1,6 +1,6 @@
 """One run of the engine: start, load, watch, end, record."""
 
-from arriero.trial.load import LoadPlan, LoadResult, run_load
+from arriero.trial.load import LoadResult, Workload, run_load
 from arriero.trial.run import (
     Bench,
     Patience,
@@ -12,10 +12,10 @@ from arriero.trial.run import (
 
 __all__ = [
     "Bench",
-    "LoadPlan",
     "LoadResult",
     "Patience",
     "TrialSpec",
+    "Workload",
     "describe_status",
     "prepare",
     "run_load",

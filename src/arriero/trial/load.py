@@ -47,7 +47,7 @@ _TEXT: Final = (
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class Workload:
     """How much is asked of the server.
 
     ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
@@ -155,7 +155,7 @@ class Client:
 
 async def run_load(
     serving: Serving,
-    plan: LoadPlan,
+    workload: Workload,
     result: LoadResult,
     *,
     n_slots: int,
@@ -178,11 +178,11 @@ async def run_load(
         prompt_cache: Whether the server has its prompt cache on; null if its log is not seen.
         alive: Whether the server's process still runs (always true for one that is not ours).
     """
-    async with Client(serving, plan.timeout_s) as client:
+    async with Client(serving, workload.timeout_s) as client:
         await _Load(
             client,
             serving,
-            plan,
+            workload,
             result,
             n_slots,
             n_ctx_slot,
@@ -198,7 +198,7 @@ async def run_load(
 class _Load:
     client: Client
     serving: Serving
-    plan: LoadPlan
+    workload: Workload
     result: LoadResult
     n_slots: int
     n_ctx_slot: int
@@ -212,7 +212,7 @@ class _Load:
 
     @property
     def _seed(self) -> str:
-        return f"{self.plan.seed} {self.sent}"
+        return f"{self.workload.seed} {self.sent}"
 
     @property
     def longest(self) -> int:
@@ -223,7 +223,7 @@ class _Load:
         return max(room, 1)
 
     async def run(self) -> None:
-        if self.plan.image:
+        if self.workload.image:
             await self._about_an_image()
         if self._over():
             return
@@ -237,7 +237,9 @@ class _Load:
             if self._over():
                 return
             await step()
-        while (left := self.plan.min_requests - len(self.result.replies)) > 0 and not self._over():
+        while (
+            left := self.workload.min_requests - len(self.result.replies)
+        ) > 0 and not self._over():
             await self._at_once("more requests", min(left, self.n_slots))
         if not self._over():
             await self._near_context()
@@ -263,12 +265,12 @@ class _Load:
         if not self.vocabulary:
             words = _TEXT.split()
             return " ".join(rng.choice(words) for _ in range(max(1, tokens // 4)))
-        shared = random.Random(0).choices(self.vocabulary, k=self.plan.shared)
+        shared = random.Random(0).choices(self.vocabulary, k=self.workload.shared)
         own = max(1, min(tokens, self.longest - len(shared)))
         return shared + rng.choices(self.vocabulary, k=own)
 
     async def _about_an_image(self) -> None:
-        image = {"type": "image_url", "image_url": {"url": data_address(self.plan.image)}}
+        image = {"type": "image_url", "image_url": {"url": data_address(self.workload.image)}}
         content = [image, {"type": "text", "text": _TEXT}]
         body = {"messages": [{"role": "user", "content": content}], "max_tokens": PREDICT}
         reply = await self._post("/v1/chat/completions", body, 0)
@@ -278,7 +280,7 @@ class _Load:
 
     async def _in_turn(self) -> None:
         before = len(self.result.replies)
-        for _ in range(self.plan.prompts):
+        for _ in range(self.workload.prompts):
             if self._over():
                 break
             await self._ask([SHORT])
@@ -329,8 +331,8 @@ class _Load:
         Attention takes up to the square of the length, so that short prompts say little of it.
         """
         want, before = self.longest, len(self.result.replies)
-        bearable = min(2 * self.plan.long_prompt_s, self.plan.timeout_s / 2)
-        fits = int((self.result.speed.prompt_tps or 256.0) * self.plan.long_prompt_s)
+        bearable = min(2 * self.workload.long_prompt_s, self.workload.timeout_s / 2)
+        fits = int((self.result.speed.prompt_tps or 256.0) * self.workload.long_prompt_s)
         tokens = min(want, max(SAVED, min(fits, MODEST)))
         while True:
             await self._ask([tokens])

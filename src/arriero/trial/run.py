@@ -33,7 +33,7 @@ from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Exit, Limit, Memory, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
-from arriero.trial.load import Client, LoadPlan, LoadResult, Reply, run_load
+from arriero.trial.load import Client, LoadResult, Reply, Workload, run_load
 
 QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
@@ -100,7 +100,7 @@ class TrialSpec:
     command: Command
     change: Mapping[str, tuple[Any, Any]]
     env: Mapping[str, str] = field(default_factory=dict)
-    plan: LoadPlan = field(default_factory=LoadPlan)
+    workload: Workload = field(default_factory=Workload)
 
 
 def prepare(command: Command, engine: Engine, port: int) -> Command:
@@ -269,7 +269,7 @@ class _TrialRun:
         work = asyncio.create_task(
             run_load(
                 server,
-                self.spec.plan,
+                self.spec.workload,
                 result,
                 n_slots=n_slots,
                 n_ctx_slot=n_ctx_slot,

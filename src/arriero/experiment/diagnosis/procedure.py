@@ -60,7 +60,7 @@ from arriero.record import (
     Verdict,
     WorstCase,
 )
-from arriero.trial import Bench, LoadPlan, TrialSpec, run_trial
+from arriero.trial import Bench, TrialSpec, Workload, run_trial
 
 SMALL_CONTEXT: Final = 2048
 TYPICAL_LAUNCHES: Final = 9
@@ -183,7 +183,7 @@ class Diagnoser:
         command: Command,
         env: Mapping[str, str],
         *,
-        plan: LoadPlan | None = None,
+        workload: Workload | None = None,
         change: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> Trial:
         """One launch; repeated once if something else than the variable moved."""
@@ -195,7 +195,7 @@ class Diagnoser:
                 command=command,
                 change=change if change is not None else difference(self.case.command, command),
                 env=env,
-                plan=plan or self._load(),
+                workload=workload or self._load(),
             )
             self.launches += 1
             self.case.on_step(*_step(purpose, attempt))
@@ -235,8 +235,8 @@ class Diagnoser:
         patience = replace(bench.patience, whole_s=self._seconds_left)
         return replace(bench, patience=patience)
 
-    def _load(self, requests: int = 0) -> LoadPlan:
-        return LoadPlan(min_requests=requests, timeout_s=self.case.bench.patience.request_s)
+    def _load(self, requests: int = 0) -> Workload:
+        return Workload(min_requests=requests, timeout_s=self.case.bench.patience.request_s)
 
     @property
     def _seconds_left(self) -> float:
@@ -295,8 +295,8 @@ class Diagnoser:
         if self._too_dangerous("the command as given", planned):
             return None
         # A crash on a later request is looked for here, and what serves is thereby verified.
-        plan = self._load(self.case.verify_requests)
-        return self._named("as given", given, {}, plan=plan, change={})
+        workload = self._load(self.case.verify_requests)
+        return self._named("as given", given, {}, workload=workload, change={})
 
     def _from_log(self) -> bool:
         """Take the failure of a log that was given instead of starting the command."""
@@ -314,20 +314,20 @@ class Diagnoser:
         command: Command,
         env: Mapping[str, str],
         *,
-        plan: LoadPlan | None = None,
+        workload: Workload | None = None,
         change: Mapping[str, tuple[Any, Any]] | None = None,
     ) -> Trial:
         """A trial whose failure the log names, if a second one can show it.
 
         The engine's logger is asynchronous: the line that names the cause may be lost once.
         """
-        trial = self._trial(purpose, command, env, plan=plan, change=change)
+        trial = self._trial(purpose, command, env, workload=workload, change=change)
         failure = trial.failure
         if failure is None or failure.evidence is Evidence.NAMED or failure.kind is Kind.HANG:
             return trial
         once_more = f"{purpose.partition(':')[0]}: once more, the log lacks the cause"
         try:
-            again = self._trial(once_more, command, env, plan=plan, change=change)
+            again = self._trial(once_more, command, env, workload=workload, change=change)
         except OutOfBudgetError:
             return trial  # what it showed stands; whoever goes on is told the same
         if again.failure is not None and again.failure.evidence is Evidence.NAMED:
@@ -646,7 +646,7 @@ class Diagnoser:
             "verification of the recommendation",
             candidate.command,
             candidate.env,
-            plan=self._load(self.case.verify_requests),
+            workload=self._load(self.case.verify_requests),
         )
         if trial.outcome is not TrialOutcome.SERVED or not trial.valid:
             return False
