@@ -14,7 +14,7 @@ from arriero.engine import find_engine
 from arriero.experiment.reproduce import Lab, matches
 from arriero.gguf.presets import tiny
 from arriero.gotchas import registry
-from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
+from arriero.gotchas.model import EngineRun, Needs, Reproduction, Signature, Worker
 from arriero.gotchas.verdicts import check_verdict
 from arriero.logs.model import Effective
 from arriero.process import clean_environment
@@ -60,7 +60,7 @@ def lab(engine_path: Callable[[int], Path], tmp_path: Path) -> Lab:
     return Lab(engine, tmp_path)
 
 
-RUN = Run(flags="-c 1024 -np 16 --no-warmup")
+RUN = EngineRun(flags="-c 1024 -np 16 --no-warmup")
 SIXTEEN = Reproduction(
     name="sixteen",
     model=tiny("llama"),
@@ -117,7 +117,7 @@ def test_what_is_not_here_is_told(lab: Lab) -> None:
 
 @pytest.mark.engine
 def test_a_run_with_workers(lab: Lab) -> None:
-    run = Run(
+    run = EngineRun(
         flags="-c 1024 -np 16 -ngl 99 --no-warmup --rpc {workers}", workers=(Worker(), Worker())
     )
     found = lab.reproduce("a-gotcha", replace(SIXTEEN, run=run, needs=(Needs.RPC_SERVER,)))

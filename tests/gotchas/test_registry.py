@@ -18,11 +18,11 @@ from arriero.gguf.presets import tiny
 from arriero.gotchas import Facts, registry
 from arriero.gotchas.model import (
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -42,10 +42,14 @@ HEAD = Gotcha(
     concepts=("slots",),
     provenance=Provenance(issues=("ggml-org/llama.cpp#1",)),
 )
-RUN = Run(flags="-np 4")
-SHORT = Run(flags="--rpc {workers}", workers=(Worker(room=1),))
+RUN = EngineRun(flags="-np 4")
+SHORT = EngineRun(flags="--rpc {workers}", workers=(Worker(room=1),))
 REPRODUCTION = Reproduction(
-    name="one", model=tiny("llama"), run=RUN, control=Run(flags="-np 1"), shows=Signature(log="x")
+    name="one",
+    model=tiny("llama"),
+    run=RUN,
+    control=EngineRun(flags="-np 1"),
+    shows=Signature(log="x"),
 )
 
 

@@ -10,7 +10,7 @@ from arriero.engine.devices import Refusal
 from arriero.gguf import write_model
 from arriero.gguf.projector import write_projector
 from arriero.gotchas import registry
-from arriero.gotchas.model import Reproduction, Run, Severity
+from arriero.gotchas.model import EngineRun, Reproduction, Severity
 from arriero.gotchas.registry import Entry
 from tests.gotchas.given import facts, unfit
 
@@ -28,7 +28,7 @@ def test_finds_the_run_and_spares_the_control(
     if one.projector is not None:
         mmproj = write_projector(tmp_path / "mmproj.gguf", one.projector, weights="zeros")
 
-    def found(run: Run) -> int:
+    def found(run: EngineRun) -> int:
         workers = ",".join(f"127.0.0.1:{50052 + i}" for i in range(len(run.workers)))
         named = run.flags.partition("--rpc ")[2].split(" ")[0].format(workers=workers)
         answering = {name: name in workers.split(",") for name in named.split(",") if name}
@@ -63,7 +63,7 @@ def test_finds_the_run_and_spares_the_control(
     assert not found(one.control), "the rule still finds it with the workaround"
 
 
-def _room(run: Run, model: Path) -> int:
+def _room(run: EngineRun, model: Path) -> int:
     """What the run may take on the host, in bytes."""
     if run.above is None:
         return run.limit or 1 << 36
@@ -73,7 +73,7 @@ def _room(run: Run, model: Path) -> int:
     return known.plan.pools[0].at_start + (run.limit or 0)
 
 
-def _taken(control: Run, model: Path, pool: str) -> int:
+def _taken(control: EngineRun, model: Path, pool: str) -> int:
     """Bytes of a worker that serves the control."""
     flags = control.flags.format(workers="127.0.0.1:50052", model="MODEL").split()
     words = ["llama-server", "-m", "MODEL", *flags]

@@ -23,7 +23,7 @@ from arriero.engine import Engine, compiled_for, list_devices
 from arriero.engine.devices import ask_workers
 from arriero.gguf import Shape, write_model
 from arriero.gguf.projector import Projector, write_projector
-from arriero.gotchas.model import Needs, Reproduction, Run, Signature, Worker
+from arriero.gotchas.model import EngineRun, Needs, Reproduction, Signature, Worker
 from arriero.gotchas.verdicts import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Limit, Running, clean_environment, free_port, start
@@ -136,7 +136,7 @@ class Lab:
                 " needs --worker-engine of another protocol"
             )
 
-    def _require_other_cpu(self, run: Run) -> None:
+    def _require_other_cpu(self, run: EngineRun) -> None:
         """That the CPU behind the run's words is none for this engine, and one for the other."""
         environ, words = clean_environment(), run.behind.split()
         cpu = cpu_behind(words, environ)
@@ -188,7 +188,7 @@ class Lab:
 
     # runs
 
-    def _shown(self, reproduction: Reproduction, run: Run) -> RunEvidence:
+    def _shown(self, reproduction: Reproduction, run: EngineRun) -> RunEvidence:
         """The evidence of a run, of the first of some attempts that shows the signature."""
         for _ in range(ATTEMPTS):
             evidence, sure = self._try(reproduction, run)
@@ -196,10 +196,10 @@ class Lab:
                 break
         return evidence
 
-    def _evidence(self, reproduction: Reproduction, run: Run) -> RunEvidence:
+    def _evidence(self, reproduction: Reproduction, run: EngineRun) -> RunEvidence:
         return self._try(reproduction, run)[0]
 
-    def _try(self, reproduction: Reproduction, run: Run) -> tuple[RunEvidence, bool]:
+    def _try(self, reproduction: Reproduction, run: EngineRun) -> tuple[RunEvidence, bool]:
         """What one run showed, and whether its log is whole enough to say no."""
         files = self._files(reproduction)
         bounds = [self._worker_limit(reproduction, run, at) for at in range(len(run.workers))]
@@ -232,7 +232,7 @@ class Lab:
         named = failure is None or failure.evidence is Evidence.NAMED
         return evidence, named and (trial.exit_status or 0) >= 0
 
-    def _worker_limit(self, reproduction: Reproduction, run: Run, at: int) -> int | None:
+    def _worker_limit(self, reproduction: Reproduction, run: EngineRun, at: int) -> int | None:
         """Address space of a worker, if it is to have little: the control without limits tells."""
         room, control = run.workers[at].room, reproduction.control
         if room is None:
@@ -246,14 +246,14 @@ class Lab:
             raise _CannotRunError("the address space of a worker cannot be measured here")
         return peak + room
 
-    def _limit(self, run: Run, given: Mapping[str, str]) -> int | None:
+    def _limit(self, run: EngineRun, given: Mapping[str, str]) -> int | None:
         if run.above is None:
             return run.limit
         flags = _words(run.above, given)
         return self._ready_peak(given["model"], flags, run.env) + (run.limit or 0)
 
     def _trial(
-        self, model: str, flags: list[str], run: Run, limit: int | None
+        self, model: str, flags: list[str], run: EngineRun, limit: int | None
     ) -> tuple[Trial, str]:
         self.launches += 1
         scratch = self.scratch / f"run-{self.launches}"

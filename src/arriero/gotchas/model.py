@@ -184,7 +184,7 @@ class Worker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class EngineRun:
     """One start of the engine with the skeleton model and the standard load.
 
     ``flags`` come after ``llama-server -m MODEL``, parted by spaces; ``{workers}`` stands for the
@@ -248,8 +248,8 @@ class Reproduction:
 
     name: str
     model: Shape
-    run: Run
-    control: Run
+    run: EngineRun
+    control: EngineRun
     shows: Signature
     needs: tuple[Needs, ...] = ()
     weights: Literal["random", "zeros"] = "random"

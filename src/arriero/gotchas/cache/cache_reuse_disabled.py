@@ -34,11 +34,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -78,9 +78,9 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 4096 -np 1 --no-warmup --cache-reuse 64")
+_RUN = EngineRun(flags="-c 4096 -np 1 --no-warmup --cache-reuse 64")
 _SHOWS = Signature(log=r"cache_reuse is not supported by this context")
-_SEES = Run(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
+_SEES = EngineRun(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -30,11 +30,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -83,7 +83,7 @@ _ODD = tiny("llama", head_dim=40, name="odd-heads")
 
 
 def _refused(name: str, flag: str) -> Reproduction:
-    run = Run(flags=f"-c 1024 {flag} q8_0 --no-warmup")
+    run = EngineRun(flags=f"-c 1024 {flag} q8_0 --no-warmup")
     return Reproduction(
         name=name,
         model=_ODD,

@@ -33,11 +33,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -77,9 +77,9 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 4096 -np 1 --no-warmup --context-shift")
+_RUN = EngineRun(flags="-c 4096 -np 1 --no-warmup --context-shift")
 _SHOWS = Signature(log=r"KV cache shifting is not supported for this context")
-_SEES = Run(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
+_SEES = EngineRun(flags="-c 1024 -np 1 --no-warmup --mmproj {mmproj}", image=64)
 
 REPRODUCTIONS = (
     Reproduction(

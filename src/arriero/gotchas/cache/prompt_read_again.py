@@ -35,11 +35,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -87,7 +87,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 _FLAGS = "-c 1024 -np 1 -b 64 -ub 16 --no-warmup -lv 4"
 """With a short micro-batch, checkpoints of short prompts lie within what all prompts share."""
-_RUN = Run(flags=f"{_FLAGS} -ctxcp 0", shared=48)
+_RUN = EngineRun(flags=f"{_FLAGS} -ctxcp 0", shared=48)
 
 
 def _again(name: str, arch: str) -> Reproduction:

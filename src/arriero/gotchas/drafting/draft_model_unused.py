@@ -33,11 +33,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -80,7 +80,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 512 -np 1 --no-warmup -md {model}")
+_RUN = EngineRun(flags="-c 512 -np 1 --no-warmup -md {model}")
 
 REPRODUCTIONS = (
     Reproduction(

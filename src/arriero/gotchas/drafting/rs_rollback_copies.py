@@ -32,11 +32,11 @@ from arriero.gotchas.facts import Facts, bytes_of
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -80,7 +80,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 _FEW = 2
 _FEWER = (Edit(flag="--spec-draft-n-max", value=str(_FEW)),)
 _FLAGS = "-c 1024 -np 1 --no-warmup"
-_RUN = Run(flags=f"{_FLAGS} --spec-type draft-mtp --spec-draft-n-max 6")
+_RUN = EngineRun(flags=f"{_FLAGS} --spec-type draft-mtp --spec-draft-n-max 6")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -31,11 +31,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -87,7 +87,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _refused(flag: str, value: str, log: str) -> Reproduction:
-    run = Run(flags=f"-c 512 --no-warmup {flag} {value}")
+    run = EngineRun(flags=f"-c 512 --no-warmup {flag} {value}")
     return Reproduction(
         name=flag.lstrip("-"),
         model=tiny("llama"),

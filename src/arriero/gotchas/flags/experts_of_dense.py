@@ -32,12 +32,12 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -77,7 +77,7 @@ def _is_on(facts: Facts, name: str) -> bool:
 
 _BASE = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-op-offload --no-warmup"
 """A margin that no device has, so that fit has something to do on every machine."""
-_RUN = Run(flags=f"{_BASE} -ncmoe 2", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"})
+_RUN = EngineRun(flags=f"{_BASE} -ncmoe 2", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"})
 
 REPRODUCTIONS = (
     Reproduction(

@@ -31,11 +31,11 @@ from arriero.gotchas.flags._renamed import renamed
 from arriero.gotchas.model import (
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -71,7 +71,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 1024 --draft-max 8 --no-warmup")
+_RUN = EngineRun(flags="-c 1024 --draft-max 8 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

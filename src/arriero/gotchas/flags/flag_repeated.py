@@ -32,11 +32,11 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -97,9 +97,11 @@ def _beside_variable(facts: Facts, name: str) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 2048 -np 1 --no-warmup -c 1024")
-_VARIABLE = Run(flags="-c 1024 -np 1 --no-warmup", env=STEADY | {"LLAMA_ARG_CTX_SIZE": "4096"})
-_OPPOSITES = Run(flags="-c 4096 -np 4 -kvu --no-warmup -no-kvu")
+_RUN = EngineRun(flags="-c 2048 -np 1 --no-warmup -c 1024")
+_VARIABLE = EngineRun(
+    flags="-c 1024 -np 1 --no-warmup", env=STEADY | {"LLAMA_ARG_CTX_SIZE": "4096"}
+)
+_OPPOSITES = EngineRun(flags="-c 4096 -np 4 -kvu --no-warmup -no-kvu")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -32,11 +32,11 @@ from arriero.gotchas.flags._renamed import renamed
 from arriero.gotchas.model import (
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -93,7 +93,7 @@ def _likeness(name: str, other: str) -> float:
     return difflib.SequenceMatcher(None, name, other).ratio()
 
 
-_RUN = Run(flags="--ctx-sise 1024 --no-warmup")
+_RUN = EngineRun(flags="--ctx-sise 1024 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -35,11 +35,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -138,7 +138,7 @@ def _given(item: Item) -> tuple[Edit, ...]:
     return (Edit(flag=item.name, value="on", insert=True),)
 
 
-_RUN = Run(flags="-c 1024 -fa --no-warmup")
+_RUN = EngineRun(flags="-c 1024 -fa --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

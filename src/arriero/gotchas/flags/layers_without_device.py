@@ -32,11 +32,11 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -72,7 +72,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 512 -ngl 99 --no-warmup -lv 4", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "99"})
+_RUN = EngineRun(
+    flags="-c 512 -ngl 99 --no-warmup -lv 4", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "99"}
+)
 
 REPRODUCTIONS = (
     Reproduction(

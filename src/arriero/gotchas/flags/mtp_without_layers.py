@@ -31,11 +31,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -68,7 +68,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 512 -np 1 --no-warmup --spec-type draft-mtp")
+_RUN = EngineRun(flags="-c 512 -np 1 --no-warmup --spec-type draft-mtp")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -35,11 +35,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -89,7 +89,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _stopped(name: str, flags: str, mended: str, shows: Signature) -> Reproduction:
-    run = Run(flags=f"{flags} --no-warmup")
+    run = EngineRun(flags=f"{flags} --no-warmup")
     control = replace(run, flags=f"{mended} --no-warmup")
     return Reproduction(
         name=name, model=tiny("llama", context_train=2048), run=run, control=control, shows=shows

@@ -30,11 +30,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -85,7 +85,7 @@ def _meant(name: str, digits: str, rest: str) -> int | None:
     return number
 
 
-_RUN = Run(flags="-c 2K -np 1 --no-warmup")
+_RUN = EngineRun(flags="-c 2K -np 1 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

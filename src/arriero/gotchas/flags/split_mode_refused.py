@@ -31,12 +31,12 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -82,9 +82,9 @@ def detect(facts: Facts) -> Iterator[Found]:
 _SHOWN = {"GGML_VK_VISIBLE_DEVICES": "0"}
 _FLAGS = "-c 512 -ngl 99 -fit off --no-warmup"
 _DEVICE = f"{_FLAGS} -dev Vulkan0"
-_ROW = Run(flags=f"{_DEVICE} -sm row", env=_SHOWN)
-_MAIN = Run(flags=f"{_DEVICE} -sm none -mg 3", env=_SHOWN)
-_TENSOR = Run(flags=f"{_FLAGS} -sm tensor")
+_ROW = EngineRun(flags=f"{_DEVICE} -sm row", env=_SHOWN)
+_MAIN = EngineRun(flags=f"{_DEVICE} -sm none -mg 3", env=_SHOWN)
+_TENSOR = EngineRun(flags=f"{_FLAGS} -sm tensor")
 
 REPRODUCTIONS = (
     Reproduction(

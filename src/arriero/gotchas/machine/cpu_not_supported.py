@@ -35,12 +35,12 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -81,8 +81,8 @@ REPRODUCTIONS = (
     Reproduction(
         name="as-on-haswell",
         model=tiny("llama"),
-        run=Run(flags=_FLAGS, behind=_HASWELL),
-        control=Run(flags=_FLAGS, behind=_HASWELL, other_engine=True),
+        run=EngineRun(flags=_FLAGS, behind=_HASWELL),
+        control=EngineRun(flags=_FLAGS, behind=_HASWELL, other_engine=True),
         shows=Signature(
             outcome=TrialOutcome.FAILED, kind=Kind.ENVIRONMENT, log=r"[Ii]llegal instruction|SIGILL"
         ),

@@ -37,12 +37,12 @@ from arriero.gotchas.memory._pools import host
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -102,7 +102,7 @@ _WIDE = Shape(
 )  # fmt: skip
 """1.5 MiB of window in f32 for each token: a checkpoint of 18 MiB from a prompt of 16."""
 _READY = "-c 512 -np 4 -kvu -b 64 -ub 16 -ctk f32 -ctv f32 --no-warmup --threads-http 2 -cram 0"
-_RUN = Run(flags=_READY, above=_READY, limit=56 * MIB)
+_RUN = EngineRun(flags=_READY, above=_READY, limit=56 * MIB)
 """Room for three of four. What fails then differs: the copy itself, or the stack of a thread."""
 
 REPRODUCTIONS = (

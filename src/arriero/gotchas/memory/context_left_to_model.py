@@ -36,12 +36,12 @@ from arriero.gotchas.memory._pools import holds, known
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -117,7 +117,7 @@ _SHORT = f"-c 4096 -np 1 {_QUIET}"
 _SHOWS = Signature(
     kind=Kind.ALLOCATION, component=Component.KV, log=r"failed to allocate buffer for kv cache"
 )
-_NONE = Run(flags=f"-np 1 --fit off {_QUIET}", above=_SHORT, limit=512 * MIB)
+_NONE = EngineRun(flags=f"-np 1 --fit off {_QUIET}", above=_SHORT, limit=512 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

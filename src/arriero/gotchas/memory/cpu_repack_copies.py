@@ -38,12 +38,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -104,7 +104,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 512 -np 1 -ub 32 --no-warmup --threads-http 2"
-_RUN = Run(flags=_FLAGS, above=f"{_FLAGS} --no-repack", limit=32 * MIB)
+_RUN = EngineRun(flags=_FLAGS, above=f"{_FLAGS} --no-repack", limit=32 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -34,12 +34,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -98,7 +98,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 _ENV = STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}
 _MARGIN = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-op-offload --no-warmup"
 """More than any device has: fit has something to do on every machine."""
-_RUN = Run(flags=f"{_MARGIN} -ngl 99", env=_ENV)
+_RUN = EngineRun(flags=f"{_MARGIN} -ngl 99", env=_ENV)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -29,11 +29,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -66,7 +66,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-sm tensor -c 512 -np 1 --no-warmup")
+_RUN = EngineRun(flags="-sm tensor -c 512 -np 1 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

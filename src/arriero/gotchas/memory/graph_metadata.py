@@ -38,12 +38,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -90,7 +90,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 4096 -np 1 --no-warmup --threads-http 2"
-_RUN = Run(flags=f"{_FLAGS} -ub 2048", above=_FLAGS, limit=400 * MIB)
+_RUN = EngineRun(flags=f"{_FLAGS} -ub 2048", above=_FLAGS, limit=400 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -37,12 +37,12 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -113,8 +113,8 @@ def _to(device: str, because: str, flag: str) -> Found:
 
 
 _FLAGS = "-c 512 -np 1 --no-warmup -dev none --mmproj {mmproj}"
-_WORKER = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(),), image=64)
-_VULKAN = Run(flags=_FLAGS, env={**STEADY, "GGML_VK_VISIBLE_DEVICES": "0"})
+_WORKER = EngineRun(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(),), image=64)
+_VULKAN = EngineRun(flags=_FLAGS, env={**STEADY, "GGML_VK_VISIBLE_DEVICES": "0"})
 
 REPRODUCTIONS = (
     Reproduction(

@@ -36,12 +36,12 @@ from arriero.gguf.projector import Projector
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -89,7 +89,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 2048 -np 1 --mmproj {mmproj}"
-_RUN = Run(flags=_FLAGS, above=_FLAGS, limit=64 * MIB, image=256)
+_RUN = EngineRun(flags=_FLAGS, above=_FLAGS, limit=64 * MIB, image=256)
 
 REPRODUCTIONS = (
     Reproduction(

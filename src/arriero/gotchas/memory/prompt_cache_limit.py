@@ -35,12 +35,12 @@ from arriero.gotchas.memory._pools import host
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -106,7 +106,7 @@ _WIDE = Shape(
 )  # fmt: skip
 """1 MiB of KV for each token: saved prompts of tens of MiB."""
 _READY = "-c 256 -np 1 -b 64 -ub 16 --no-warmup --threads-http 2"
-_RUN = Run(flags=_READY, above=_READY, limit=100 * MIB)
+_RUN = EngineRun(flags=_READY, above=_READY, limit=100 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

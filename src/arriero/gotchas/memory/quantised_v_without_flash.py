@@ -31,11 +31,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -69,7 +69,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 1024 -ctv q8_0 -fa off --no-warmup")
+_RUN = EngineRun(flags="-c 1024 -ctv q8_0 -fa off --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

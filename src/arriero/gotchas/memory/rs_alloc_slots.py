@@ -40,12 +40,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -164,14 +164,14 @@ def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
     return edits
 
 
-_RUN = Run(flags="-c 4096 -np 64 --no-warmup --threads-http 2", limit=3584 * MIB)
+_RUN = EngineRun(flags="-c 4096 -np 64 --no-warmup --threads-http 2", limit=3584 * MIB)
 
 _SHOWS = Signature(
     kind=Kind.ALLOCATION, component=Component.RS, log=r"failed to allocate buffer for rs cache"
 )
 _QUIET = "--no-warmup --threads-http 2 -cram 0 -ctxcp 0"
-_AUTO = Run(flags=f"-c 1024 {_QUIET}", above=f"-c 1024 -np 1 {_QUIET}", limit=256 * MIB)
-_PLANES = Run(
+_AUTO = EngineRun(flags=f"-c 1024 {_QUIET}", above=f"-c 1024 -np 1 {_QUIET}", limit=256 * MIB)
+_PLANES = EngineRun(
     flags=f"-c 4096 -np 8 --spec-type draft-mtp {_QUIET}",
     above=f"-c 4096 -np 8 {_QUIET}",
     limit=512 * MIB,

@@ -36,12 +36,12 @@ from arriero.gotchas.memory._pools import holds, known
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -101,7 +101,7 @@ _PLAIN = ("f32", "f16", "bf16")
 """Other types are refused without flash attention, which is another gotcha."""
 _QUIET = "--no-warmup --threads-http 2"
 _LONG = f"-c 32768 -np 1 -ub 2048 {_QUIET}"
-_RUN = Run(flags=f"{_LONG} -fa off", above=_LONG, limit=512 * MIB)
+_RUN = EngineRun(flags=f"{_LONG} -fa off", above=_LONG, limit=512 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

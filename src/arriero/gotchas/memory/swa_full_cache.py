@@ -35,12 +35,12 @@ from arriero.gotchas.memory._pools import known
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -82,7 +82,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 _QUIET = "--no-warmup --threads-http 2 -ctxcp 0 -cram 0"
 _FLAGS = f"-c 8192 -np 1 -ub 128 {_QUIET}"
-_RUN = Run(flags=f"{_FLAGS} --swa-full", above=_FLAGS, limit=256 * MIB)
+_RUN = EngineRun(flags=f"{_FLAGS} --swa-full", above=_FLAGS, limit=256 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -32,11 +32,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -71,8 +71,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 4096 -np 1 -b 256 -ub 1024 --no-warmup")
-_INPUTS = Run(flags="-c 4096 -np 1 --embedding --pooling mean -ub 4096 --no-warmup")
+_RUN = EngineRun(flags="-c 4096 -np 1 -b 256 -ub 1024 --no-warmup")
+_INPUTS = EngineRun(flags="-c 4096 -np 1 --embedding --pooling mean -ub 4096 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

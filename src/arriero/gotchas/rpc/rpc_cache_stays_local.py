@@ -34,12 +34,12 @@ from arriero.gotchas.facts import Facts, bytes_of
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -80,7 +80,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers}"
-_RUN = Run(flags=f"{_FLAGS} -nkvo", workers=(Worker(),))
+_RUN = EngineRun(flags=f"{_FLAGS} -nkvo", workers=(Worker(),))
 
 REPRODUCTIONS = (
     Reproduction(

@@ -31,12 +31,12 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -80,7 +80,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 512 -np 1 -ngl 99 --no-warmup --rpc {workers} -sm none"
-_RUN = Run(flags=_FLAGS, env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}, workers=(Worker(),))
+_RUN = EngineRun(flags=_FLAGS, env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}, workers=(Worker(),))
 
 REPRODUCTIONS = (
     Reproduction(

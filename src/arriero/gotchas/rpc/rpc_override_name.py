@@ -32,12 +32,12 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -96,7 +96,7 @@ def _named(facts: Facts, workers: tuple[str, ...]) -> tuple[Edit, ...]:
 
 def _refused(name: str, buffer: str) -> Reproduction:
     flags = r"-c 512 -np 1 -ngl 99 --no-warmup --rpc {workers} -ot blk\.0\.="
-    run = Run(flags=flags + buffer, workers=(Worker(),))
+    run = EngineRun(flags=flags + buffer, workers=(Worker(),))
     return Reproduction(
         name=name,
         model=tiny("llama"),

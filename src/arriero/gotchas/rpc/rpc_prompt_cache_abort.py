@@ -49,12 +49,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -142,8 +142,8 @@ def _block(facts: Facts) -> int | None:
 
 _CUT = {"GGML_VK_VISIBLE_DEVICES": "0", _BLOCK: str(MIB)}
 _FLAGS = "-c 32768 -np 1 -ngl 99 --no-warmup"
-_LOCAL = Run(flags=f"{_FLAGS} -dev Vulkan0", env=STEADY | _CUT)
-_REMOTE = Run(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(env=STEADY | _CUT),))
+_LOCAL = EngineRun(flags=f"{_FLAGS} -dev Vulkan0", env=STEADY | _CUT)
+_REMOTE = EngineRun(flags=f"{_FLAGS} --rpc {{workers}}", workers=(Worker(env=STEADY | _CUT),))
 _SHOWS = Signature(
     outcome=TrialOutcome.READY, exit_status=-signal.SIGABRT, log=r"tensor not allocated"
 )
@@ -153,7 +153,7 @@ _WIDE = Shape(
     feed_forward=32,
 )  # fmt: skip
 """512 KiB of keys for each token: the save of a short prompt moves tens of MiB."""
-_SHORT = Run(
+_SHORT = EngineRun(
     flags="-c 256 -b 64 -ub 16 -np 1 -ngl 99 --no-warmup --rpc {workers}",
     workers=(Worker(room=16 * MIB),),
 )

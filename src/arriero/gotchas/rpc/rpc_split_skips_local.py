@@ -35,12 +35,12 @@ from arriero.gotchas.model import (
     STEADY,
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -90,7 +90,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-_RUN = Run(
+_RUN = EngineRun(
     flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers} -ts 1,1",
     env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"},
     workers=(Worker(), Worker()),

@@ -37,13 +37,13 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     MissingError,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -86,7 +86,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(
+_RUN = EngineRun(
     flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers}", workers=(Worker(skewed=True),)
 )
 

@@ -38,12 +38,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -115,7 +115,7 @@ def _smaller(facts: Facts, remote: list[str]) -> tuple[Edit, ...]:
 
 
 _FLAGS = "-c 2048 -np 1 -ngl 99 --no-warmup -cram 0 -fit off --rpc {workers}"
-_RUN = Run(flags=f"{_FLAGS} -ub 512", workers=(Worker(room=370 * MIB),))
+_RUN = EngineRun(flags=f"{_FLAGS} -ub 512", workers=(Worker(room=370 * MIB),))
 """The compute buffer for 512 tokens takes 362 MiB more than that for 32: little is left."""
 
 REPRODUCTIONS = (

@@ -35,12 +35,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -102,7 +102,7 @@ def _smaller(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
     return ()
 
 
-_RUN = Run(
+_RUN = EngineRun(
     flags="-c 32768 -np 1 -ngl 99 --no-warmup -cram 0 -fit off --rpc {workers}",
     workers=(Worker(room=32 * MIB),),
 )

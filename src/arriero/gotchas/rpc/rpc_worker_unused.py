@@ -32,13 +32,13 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     MissingError,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -76,7 +76,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc 127.0.0.1:9")
+_RUN = EngineRun(flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc 127.0.0.1:9")
 """The port of `discard`, which nothing uses any more."""
 
 REPRODUCTIONS = (

@@ -34,12 +34,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
     Worker,
@@ -89,7 +89,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(
+_RUN = EngineRun(
     flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc {workers} -ts 1,1,1,8",
     workers=(Worker(), Worker()),
 )

@@ -31,11 +31,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -78,7 +78,7 @@ def _is_jinja(facts: Facts) -> bool:
     return said if said is not None else flag is not None and flag.default == "enabled"
 
 
-_RUN = Run(flags="-c 512 -np 1 --no-warmup -lv 4 --chat-template llama3")
+_RUN = EngineRun(flags="-c 512 -np 1 --no-warmup -lv 4 --chat-template llama3")
 _SHOWS = Signature(log=r"chat template, example_format: 'llama3'")
 
 REPRODUCTIONS = (

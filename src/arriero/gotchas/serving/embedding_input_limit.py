@@ -31,11 +31,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -91,7 +91,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 2048 -np 1 --embedding --pooling mean --no-warmup", shared=600)
+_RUN = EngineRun(flags="-c 2048 -np 1 --embedding --pooling mean --no-warmup", shared=600)
 
 REPRODUCTIONS = (
     Reproduction(

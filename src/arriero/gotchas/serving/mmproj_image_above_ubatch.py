@@ -35,11 +35,11 @@ from arriero.gguf.projector import Projector
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -101,7 +101,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLAGS = "-c 512 -np 1 --no-warmup --mmproj {mmproj}"
-_RUN = Run(flags=f"{_FLAGS} -ub 8", image=64)
+_RUN = EngineRun(flags=f"{_FLAGS} -ub 8", image=64)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -32,11 +32,11 @@ from arriero.gguf.projector import Projector
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -78,7 +78,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 512 -np 1 --no-warmup --mmproj {mmproj}")
+_RUN = EngineRun(flags="-c 512 -np 1 --no-warmup --mmproj {mmproj}")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -33,11 +33,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -110,9 +110,9 @@ def _slots(count: int) -> str:
 
 
 _SHORT = tiny("llama", context_train=2048, name="short-trained")
-_RUN = Run(flags="-c 4096 -np 1 --no-warmup")
+_RUN = EngineRun(flags="-c 4096 -np 1 --no-warmup")
 _SHOWS = Signature(log=r"exceeds the training context of the model \(2048\) - capping")
-_YARN = Run(flags="-c 4096 -np 1 --rope-scaling yarn --rope-scale 2 --no-warmup")
+_YARN = EngineRun(flags="-c 4096 -np 1 --rope-scaling yarn --rope-scale 2 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

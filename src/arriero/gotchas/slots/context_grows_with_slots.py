@@ -29,11 +29,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Signature,
 )
@@ -66,7 +66,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 1024 -np 16 --no-warmup")
+_RUN = EngineRun(flags="-c 1024 -np 16 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

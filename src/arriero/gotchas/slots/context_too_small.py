@@ -30,11 +30,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -70,7 +70,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 1 -np 1")
+_RUN = EngineRun(flags="-c 1 -np 1")
 
 REPRODUCTIONS = (
     Reproduction(

@@ -34,11 +34,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -85,7 +85,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 8192 -np 4 --no-warmup")
+_RUN = EngineRun(flags="-c 8192 -np 4 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

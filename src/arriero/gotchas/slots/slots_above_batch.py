@@ -32,11 +32,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -68,7 +68,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     )
 
 
-_RUN = Run(flags="-c 1024 -np 4 -b 2 --no-warmup")
+_RUN = EngineRun(flags="-c 1024 -np 4 -b 2 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

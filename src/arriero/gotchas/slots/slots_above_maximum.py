@@ -30,11 +30,11 @@ from arriero.gotchas.facts import Facts
 from arriero.gotchas.model import (
     Affects,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -67,7 +67,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         )
 
 
-_RUN = Run(flags="-c 1024 -np 300 --no-warmup")
+_RUN = EngineRun(flags="-c 1024 -np 300 --no-warmup")
 
 REPRODUCTIONS = (
     Reproduction(

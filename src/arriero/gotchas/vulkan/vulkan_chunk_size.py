@@ -38,12 +38,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -121,7 +121,7 @@ _WIDE = Shape(
 """2 KiB of KV per layer and token: 2 GiB for 131,072 tokens, in tensors of 128 MiB."""
 _ENV = STEADY | {"GGML_VK_VISIBLE_DEVICES": "0", _VARIABLE: str(128 * MIB)}
 _FLAGS = "-np 1 -ngl 99 -dev Vulkan0 -fit off --no-warmup --threads-http 2"
-_RUN = Run(flags=f"-c 131072 {_FLAGS}", env=_ENV, above=f"-c 512 {_FLAGS}", limit=300 * MIB)
+_RUN = EngineRun(flags=f"-c 131072 {_FLAGS}", env=_ENV, above=f"-c 512 {_FLAGS}", limit=300 * MIB)
 
 REPRODUCTIONS = (
     Reproduction(

@@ -39,12 +39,12 @@ from arriero.gotchas.model import (
     Affects,
     Applies,
     Class,
+    EngineRun,
     Found,
     Gotcha,
     Needs,
     Provenance,
     Reproduction,
-    Run,
     Severity,
     Sign,
     Signature,
@@ -118,10 +118,10 @@ _WIDE = Shape(
     head_dim=128, feed_forward=32, context_train=1 << 20,
 )  # fmt: skip
 _ENV = STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}
-_RUN = Run(flags="-c 8448 -np 1 -ngl 99 -dev Vulkan0 --no-warmup", env=_ENV)
+_RUN = EngineRun(flags="-c 8448 -np 1 -ngl 99 -dev Vulkan0 --no-warmup", env=_ENV)
 
 
-def _aborts(name: str, run: Run, control: str) -> Reproduction:
+def _aborts(name: str, run: EngineRun, control: str) -> Reproduction:
     return Reproduction(
         name=name,
         model=_WIDE,
