@@ -19,7 +19,7 @@ from arriero.base.words import (
 )
 from arriero.gguf import MemoryClass
 from arriero.logs.model import Buffer, Effective, EngineTag, Failure, Notice
-from arriero.record.documents import (
+from arriero.record import (
     Baseline,
     Boundary,
     DeviceRecord,

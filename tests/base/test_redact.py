@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arriero.base.redact import Redactor
 from arriero.base.secret import SECRET, secrets_of
-from arriero.record.documents import Diagnosis, Explanation, Verification
+from arriero.record import Diagnosis, Explanation, Verification
 from tests.examples import example_diagnosis, example_explanation, example_verification
 
 DATA = Path(__file__).parent / "data" / "redaction"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
+from pkgutil import iter_modules
 from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
 
+from arriero import record
 from arriero.base.errors import UsageError
 from arriero.record import SCHEMAS, encode, json_schema
 from tests import examples
 from tests.report import plans
 
+PATH = record.__path__
 CONTRACT = {
     "error": "schema error",
     "error.error": "id message hint",
@@ -127,3 +131,17 @@ def test_an_unknown_name_says_which_there_are() -> None:
     with pytest.raises(UsageError) as caught:
         json_schema("diagnose")
     assert "diagnosis" in caught.value.hint
+
+
+def test_every_document_of_the_room_is_known_by_its_name() -> None:
+    modules = [importlib.import_module(f"arriero.record.{m.name}") for m in iter_modules(PATH)]
+    tagged = {
+        kind.__name__
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and "schema" in kind.__struct_fields__
+        and kind.__struct_defaults__
+    }
+    assert tagged == {kind.__name__ for kind in SCHEMAS.values()}

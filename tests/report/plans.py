@@ -23,7 +23,7 @@ from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.machine import Pool
 from arriero.memory import parse_pools, plan_budget
 from arriero.memory.pools import short
-from arriero.record.documents import (
+from arriero.record import (
     Advice,
     EngineRecord,
     FrontierPoint,

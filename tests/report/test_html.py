@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from arriero.record.documents import Explanations, Sample
+from arriero.record import Explanations, Sample
 from arriero.report import html
 from tests.examples import example_diagnosis, example_explanation
 from tests.report.variants import HOSTILE, diagnoses, explanations, verifications, with_

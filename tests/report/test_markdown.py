@@ -5,7 +5,7 @@ import re
 import pytest
 
 from arriero.base.words import LimitKind
-from arriero.record.documents import DeviceRecord, Explanations, LimitRecord
+from arriero.record import DeviceRecord, Explanations, LimitRecord
 from arriero.report import markdown, terminal, upstream, view
 from tests.examples import example_diagnosis, example_explanation
 from tests.report.variants import diagnoses, explanations, verifications, with_

@@ -11,7 +11,7 @@ import pytest
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Method
-from arriero.record.documents import FrontierPoint, Plan, PlanGrowth, PlanNote
+from arriero.record import FrontierPoint, Plan, PlanGrowth, PlanNote
 from arriero.report import html, markdown, terminal, view
 from arriero.report._text import cells, command
 from tests.report.plans import example, made, plans

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arriero.base.paste import quote
 from arriero.base.words import Component, Cost, Evidence, Kind, Method
-from arriero.record.documents import NOT_KEPT, Explanations, HistoryEntry, Slope
+from arriero.record import NOT_KEPT, Explanations, HistoryEntry, Slope
 from arriero.report import terminal
 from arriero.report._text import cells, command, encoded, printable, wrap
 from arriero.report._trials import table

@@ -19,7 +19,7 @@ from arriero.base.words import (
     TrialOutcome,
 )
 from arriero.logs.model import Buffer, Effective, EngineTag, Failure
-from arriero.record.documents import (
+from arriero.record import (
     Boundary,
     DeviceRecord,
     Diagnosis,

@@ -14,7 +14,16 @@ import msgspec
 from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError
 from arriero.base.sizes import human
-from arriero.record import documents
+from arriero.record.check import Check, Checks
+from arriero.record.diagnosis import Diagnosis
+from arriero.record.error import ErrorDocument
+from arriero.record.explanation import Explanation, Explanations
+from arriero.record.gotchas import GotchaEntry, Gotchas, Verdicts
+from arriero.record.history import History
+from arriero.record.plan import Plan
+from arriero.record.run import Run
+from arriero.record.skeleton import SkeletonRecord
+from arriero.record.verification import Verification
 
 _TAG: Final = re.compile(r"arriero\.([a-z-]{1,32})/(\d{1,6})\Z")
 _HINTS: Final = {
@@ -30,19 +39,34 @@ _HINTS: Final = {
 }
 
 
-def _documents() -> dict[str, tuple[type[msgspec.Struct], int]]:
-    """Every struct of ``documents`` that carries a schema tag: name → (type, version)."""
-    found = {}
-    for kind in vars(documents).values():
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            # The tag is what "schema" is by default: the types of all fields are not needed for it.
-            given = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=False))
-            if tag := _TAG.match(str(given.get("schema"))):
-                found[tag[1]] = (kind, int(tag[2]))
-    return found
+_DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
+    Check,
+    Checks,
+    Diagnosis,
+    ErrorDocument,
+    Explanation,
+    Explanations,
+    GotchaEntry,
+    Gotchas,
+    History,
+    Plan,
+    Run,
+    SkeletonRecord,
+    Verdicts,
+    Verification,
+)
 
 
-_VERSIONS: Final = _documents()
+def _tag(kind: type[msgspec.Struct]) -> tuple[str, int]:
+    """Name and version of a document: what its ``schema`` is by default."""
+    # The types of all fields are not needed for it.
+    given = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=False))
+    tag = _TAG.match(str(given["schema"]))
+    assert tag is not None, kind  # noqa: S101  a mistake of this module's own
+    return tag[1], int(tag[2])
+
+
+_VERSIONS: Final = {name: (kind, version) for kind in _DOCUMENTS for name, version in [_tag(kind)]}
 SCHEMAS: Final = {name: kind for name, (kind, _) in sorted(_VERSIONS.items())}
 """Name of a document (``diagnosis``) → its type."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from arriero.base.sizes import mib
 from arriero.base.words import Component, LimitKind, Role, TrialOutcome
-from arriero.record.documents import Diagnosis, Sample, Trial
+from arriero.record import Diagnosis, Sample, Trial
 from arriero.report import _drawing as draw
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from arriero.base.words import Method
-from arriero.record.documents import PlanPool
+from arriero.record import PlanPool
 from arriero.report import _drawing as draw
 from arriero.report import _words as say
 from arriero.report._markup import Markup, el, join

@@ -11,7 +11,7 @@ from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Cost, Method
 from arriero.launch.launch import AUTO_SLOTS, DEFAULT_CHECKPOINTS
 from arriero.memory.pools import HOST, pool_of, short
-from arriero.record.documents import (
+from arriero.record import (
     Advice,
     FrontierPoint,
     Plan,

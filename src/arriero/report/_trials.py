@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from arriero.base.words import Component, Kind, TrialOutcome
-from arriero.record.documents import Boundary, Diagnosis, Trial
+from arriero.record import Boundary, Diagnosis, Trial
 from arriero.report._text import printable
 from arriero.report._words import flag_value, remark
 

@@ -10,7 +10,7 @@ from typing import Final
 from arriero.base.sizes import KIB, human
 from arriero.base.words import Component, Cost, Evidence, Kind, LimitKind, Phase
 from arriero.logs.model import Cpu, EngineTag, Failure, Notice
-from arriero.record.documents import (
+from arriero.record import (
     Baseline,
     EngineRecord,
     KnownFailure,

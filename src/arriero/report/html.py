@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 from arriero.base.sizes import mib
-from arriero.record.documents import (
+from arriero.record import (
     Baseline,
     Diagnosis,
     EngineRecord,

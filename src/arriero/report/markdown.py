@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from arriero.base.sizes import mib
 from arriero.base.words import Component
-from arriero.record.documents import (
+from arriero.record import (
     Baseline,
     Diagnosis,
     EngineRecord,

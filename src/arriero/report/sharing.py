@@ -19,7 +19,7 @@ from arriero.base.redact import Redactor, free_fields
 from arriero.base.vocabulary import Vocabulary
 from arriero.command.telling import told_command, told_flag, told_value, told_variable
 from arriero.logs.telling import told, told_lines
-from arriero.record.documents import (
+from arriero.record import (
     DeviceRecord,
     EngineRecord,
     Explanation,

@@ -11,7 +11,7 @@ from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.logs.model import Buffer
-from arriero.record.documents import (
+from arriero.record import (
     Diagnosis,
     Explanation,
     Explanations,

@@ -11,7 +11,7 @@ from typing import Final
 
 from arriero.base.sizes import KIB
 from arriero.base.words import LimitKind
-from arriero.record.documents import Baseline, Diagnosis
+from arriero.record import Baseline, Diagnosis
 from arriero.report import _words as say
 from arriero.report import markdown, view
 from arriero.report._text import command, printable

@@ -23,7 +23,7 @@ from arriero.base.words import (
     TrialOutcome,
 )
 from arriero.logs.model import Buffer, Failure, Notice
-from arriero.record.documents import (
+from arriero.record import (
     NOT_KEPT,
     Boundary,
     Diagnosis,

@@ -15,8 +15,7 @@ from arriero.experiment.diagnosis.evidence import with_component
 from arriero.logs import read_log
 from arriero.logs.model import Effective, Failure
 from arriero.process import Limit
-from arriero.record import Plan, Trial
-from arriero.record.documents import PlanBuffer
+from arriero.record import Plan, PlanBuffer, Trial
 from arriero.trial import Bench, TrialSpec
 from tests.examples import LIMIT, example_baseline, example_trials
 from tests.report import plans
