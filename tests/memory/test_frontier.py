@@ -17,9 +17,10 @@ from arriero.base.sizes import MIB
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID
+from arriero.launch.edits import with_slots
 from arriero.machine import Pool
 from arriero.memory.budget import plan_budget
-from arriero.memory.frontier import WhatIf, frontier, lacking, with_slot_count
+from arriero.memory.frontier import WhatIf, frontier, lacking
 from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanNote
 from tests.memory.planning import engine_of
@@ -96,7 +97,7 @@ def test_without_an_engine_formulas_decide(header: Header) -> None:
         assert point.n_ctx is not None
         assert point.n_ctx_seq == point.n_ctx // point.n_seq_max
         assert point.limited_by == "host"
-        at = with_slot_count(command(CACHES_OFF), point.n_seq_max, kv_unified=False)
+        at = with_slots(command(CACHES_OFF), point.n_seq_max, unified=False)
         fits = quick(at.with_value("-c", str(point.n_ctx)))
         longer = quick(at.with_value("-c", str(point.n_ctx + 256 * point.n_seq_max)))
         assert (fits.fits, longer.fits) == (True, None)
@@ -127,7 +128,7 @@ def test_caches_without_room_for_their_defaults_are_capped_first(header: Header)
         assert point.n_ctx is not None
         caps = dict(zip(point.capped[::2], point.capped[1::2], strict=True))
         assert {*caps} == {"-ctxcp", "-cram"}
-        at = with_slot_count(command("-np 2"), point.n_seq_max, kv_unified=False)
+        at = with_slots(command("-np 2"), point.n_seq_max, unified=False)
         for flag, value in {**caps, "-c": str(point.n_ctx)}.items():
             at = at.with_value(flag, value)
         assert quick(at).fits is True
@@ -188,7 +189,7 @@ def test_a_real_engine_confirms_the_frontier(
     what_if = WhatIf(formulas(header, pools), sure)
     for point in frontier(base, what_if, kv_unified=False, n_ctx_train=1 << 20):
         assert point.n_ctx is not None
-        at = with_slot_count(base, point.n_seq_max, kv_unified=False)
+        at = with_slots(base, point.n_seq_max, unified=False)
         fits = sure(at.with_value("-c", str(point.n_ctx)))
         longer = sure(at.with_value("-c", str(point.n_ctx + 256 * point.n_seq_max)))
         assert (fits.fits, longer.fits) == (True, None)

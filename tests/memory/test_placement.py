@@ -14,6 +14,7 @@ from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, TensorInfo, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.launch.launch import Launch
+from arriero.launch.slots import Slots
 from arriero.memory.hparams import read_hparams
 from arriero.memory.placement import (
     CPU,
@@ -32,6 +33,7 @@ CUDA = ("CUDA0", "CUDA1")
 def settings(**changes: object) -> Launch:
     base = Launch(
         params=EngineParams(model=Path("m"), n_ctx=4096),
+        slots=Slots(count=1, unified=False, given=True),
         context_given=True,
         fit=True,
     )

@@ -14,6 +14,7 @@ from arriero.advice.caches import HostCaches
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Kind
 from arriero.command import Command
+from arriero.launch import edits
 from arriero.logs.model import Failure
 
 
@@ -33,9 +34,7 @@ class Change:
 
     def apply(self, command: Command) -> Command:
         """The command with this change and no other."""
-        for flag, value in self.settings.items():
-            command = command.without(flag) if value is None else command.with_value(flag, value)
-        return command
+        return edits.with_settings(command, self.settings)
 
     def difference(self, command: Command) -> dict[str, tuple[Any, Any]]:
         """Flag → (value in force before, value after), for what this changes in the command."""
@@ -59,26 +58,22 @@ ARENAS: Final = Change(
 
 
 def slots(count: int, *, unified: bool, command: Command) -> Change:
-    """That many slots, in the KV layout that the command has now.
-
-    ``-np`` left to the engine means unified KV, ``-np N`` does not: without the second flag,
-    setting the first would change both.
-    """
-    settings: dict[str, str | None] = {"-np": str(count)}
-    if unified and command.flags.get("--kv-unified") and command.switch("--kv-unified") is None:
-        settings["-kvu"] = "on"
+    """That many slots, in that KV layout."""
     return Change(
         f"{count} slot{'s' if count != 1 else ''}",
         Cost.CONCURRENCY,
         "recurrent state, checkpoints and part of the compute buffer are per slot",
-        settings,
+        edits.slots(command, count, unified=unified),
     )
 
 
 def context(tokens: int) -> Change:
     """A context of that many tokens in all slots together."""
     return Change(
-        f"context {tokens}", Cost.CONTEXT, "the KV cache is linear in it", {"-c": str(tokens)}
+        f"context {tokens}",
+        Cost.CONTEXT,
+        "the KV cache is linear in it",
+        edits.context(tokens),
     )
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component, Method
 from arriero.command.place import Around
-from arriero.gotchas.model import MissingError, apply_edit
+from arriero.gotchas.model import MissingError
+from arriero.launch.edits import edited
 
 if TYPE_CHECKING:
     from arriero.command import Command
@@ -148,10 +149,7 @@ class Facts:
         Raises:
             UsageError: The engine has no such flag.
         """
-        command = self.command
-        for edit in edits:
-            command = apply_edit(edit, command)
-        return replace(self, command=command)
+        return replace(self, command=edited(self.command, edits))
 
     def has_room(self, edits: tuple[Edit, ...]) -> bool:
         """Whether every pool of known size holds the plan of the changed command.

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 from arriero.base.words import Component, Kind, Phase, TrialOutcome
-from arriero.command import Command
 from arriero.gguf import Shape
+from arriero.launch.edits import Settings
 from arriero.record import Edit
 
 if TYPE_CHECKING:
@@ -114,25 +114,9 @@ class Gotcha:
     """Ids of others."""
 
 
-def apply_edit(edit: Edit, command: Command) -> Command:
-    """The command with one change and no other.
-
-    Raises:
-        UsageError: This engine has no such flag.
-    """
-    if edit.env:
-        return command.with_environ(edit.flag, edit.value or "")
-    if edit.rename is not None or edit.insert:
-        for item in reversed(command.items):
-            if item.name == edit.flag:
-                inserted = [edit.value] if edit.insert and edit.value is not None else []
-                words = [edit.rename, *inserted] if edit.rename else inserted
-                start = item.at if edit.rename else item.at + 1
-                command = command.spliced(start, item.at + 1, words)
-        return command
-    if edit.value is None:
-        return command.without(edit.flag)
-    return command.with_value(edit.flag, edit.value)
+def edits_of(settings: Settings) -> tuple[Edit, ...]:
+    """Settings as what a finding proposes."""
+    return tuple(Edit(flag=flag, value=value) for flag, value in settings.items())
 
 
 @dataclass(frozen=True, kw_only=True)

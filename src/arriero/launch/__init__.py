@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from arriero.launch.launch import request_of as request_of
     from arriero.launch.params import EngineParams as EngineParams
     from arriero.launch.params import ProjectorParams as ProjectorParams
+    from arriero.launch.slots import AUTO_SLOTS as AUTO_SLOTS
+    from arriero.launch.slots import Slots as Slots
+    from arriero.launch.slots import slots_of as slots_of
 else:
     __getattr__ = late(
         __name__,
         launch="Launch launch_of request_of",
         params="EngineParams ProjectorParams",
+        slots="AUTO_SLOTS Slots slots_of",
     )

@@ -16,9 +16,8 @@ from arriero.base.sizes import MIB
 from arriero.command import Command
 from arriero.launch.builds import AFTER_10435
 from arriero.launch.params import EngineParams
+from arriero.launch.slots import Slots, slots_of
 
-AUTO_SLOTS: Final = 4
-"""``-np`` where the command leaves it to the server: so many, unified."""
 DEFAULT_CACHE_MIB: Final = 8192
 """``--cache-ram`` (common/common.h)."""
 DEFAULT_CHECKPOINTS: Final = 32
@@ -50,6 +49,7 @@ class Launch:
     """
 
     params: EngineParams
+    slots: Slots
     context_given: bool
     """Whether the command sets the context; otherwise the model does and ``--fit`` may shrink."""
     fit: bool
@@ -109,9 +109,9 @@ def launch_of(
         build: For defaults that changed.
         n_ctx, n_seq_max, kv_unified, n_ubatch: In place of what the command says.
     """
-    slots, unified = _slots(command)
-    slots = slots if n_seq_max is None else n_seq_max
-    unified = unified if kv_unified is None else kv_unified
+    given = slots_of(command)
+    slots = given.count if n_seq_max is None else n_seq_max
+    unified = given.unified if kv_unified is None else kv_unified
     fit = command.value("--fit") not in ("off", "0", "false", "disabled")
     asked = command.number("-c")
     tokens = _tokens(command, slots, unified, fit, n_ctx_train, build) if n_ctx is None else n_ctx
@@ -155,6 +155,7 @@ def launch_of(
     checkpoints = command.number("-ctxcp")
     return Launch(
         params=request,
+        slots=Slots(count=slots, unified=unified, given=given.given or n_seq_max is not None),
         context_given=n_ctx is not None
         or asked is not None
         or bool(command.number("--kv-unified-per-slot")),
@@ -187,13 +188,6 @@ def request_of(
 
 
 # --- context ------------------------------------------------------------------------------------
-
-
-def _slots(command: Command) -> tuple[int, bool]:
-    slots = command.number("-np")
-    if slots is None or slots < 0:
-        return AUTO_SLOTS, True
-    return max(1, slots), command.switch("-kvu") is True
 
 
 def _tokens(

@@ -10,6 +10,7 @@ import msgspec
 from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.command import Command
+from arriero.launch import edits
 from arriero.launch.context import PAD, context_step
 from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.memory.pools import HOST, short
@@ -158,7 +159,7 @@ def frontier(
         on_slots(slots)
         step = context_step(slots, unified=kv_unified)
         end = max((n_ctx_train or _LONGEST) * step // PAD, step)
-        with_slots = with_slot_count(command, slots, kv_unified=kv_unified)
+        with_slots = edits.with_slots(command, slots, unified=kv_unified)
         values = range(step, end + 1, step)
         capped = _capped(with_slots.with_value("-c", str(step)), what_if)
         for flag, value in capped.items():
@@ -196,14 +197,6 @@ def _capped(smallest: Command, what_if: WhatIf) -> dict[str, str]:
     if sizes.get("-cram"):
         caps["-cram"] = str(min(DEFAULT_CACHE_MIB, room // (64 * MIB) * 64))
     return caps
-
-
-def with_slot_count(command: Command, slots: int, *, kv_unified: bool) -> Command:
-    """The command with that many slots, unified or not as told: ``-np`` alone can change both."""
-    command = command.with_value("-np", str(slots))
-    if kv_unified and slots > 1 and command.flags.get("-kvu") and command.switch("-kvu") is None:
-        command = command.with_value("-kvu", "on")
-    return command
 
 
 def _slot_counts(command: Command) -> list[int]:

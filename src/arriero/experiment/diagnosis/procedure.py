@@ -48,7 +48,7 @@ from arriero.experiment.diagnosis.search import SOFT_LAUNCHES, Search
 from arriero.experiment.diagnosis.sizes import PrintedSizes
 from arriero.experiment.diagnosis.slopes import slopes
 from arriero.launch.context import context_step
-from arriero.launch.launch import AUTO_SLOTS
+from arriero.launch.slots import AUTO_SLOTS
 from arriero.logs.model import Failure
 from arriero.machine.cpu import INSTEAD
 from arriero.memory.threads import stack_bytes

@@ -49,7 +49,9 @@ from arriero.gotchas.model import (
     Severity,
     Sign,
     Signature,
+    edits_of,
 )
+from arriero.launch import edits
 from arriero.record import Edit, Plan, PlanPool
 
 GOTCHA = Gotcha(
@@ -129,23 +131,14 @@ def _rs(facts: Facts, plan: Plan) -> str:
 def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
     """The most slots, of halves of what it is now, that every pool holds at the start."""
     slots = facts.launch.params.n_seq_max
-    edits: tuple[Edit, ...] = ()
+    found: tuple[Edit, ...] = ()
     while slots > 1:
         slots //= 2
-        edits = _slots(facts, slots)
-        changed = facts.plan_of(facts.with_edits(edits).command)
+        found = edits_of(edits.slots(facts.command, slots))
+        changed = facts.plan_of(facts.with_edits(found).command)
         if all(p.free is None or p.at_start + p.margin <= p.free for p in changed.pools):
             break
-    return edits
-
-
-def _slots(facts: Facts, count: int) -> tuple[Edit, ...]:
-    """Slots left to the server share one KV cache; with a number they do not, unless told so."""
-    edits: tuple[Edit, ...] = (Edit(flag="-np", value=str(count)),)
-    shared = facts.launch.params.kv_unified and count > 1
-    if shared and facts.command.switch("-kvu") is None and facts.command.flags.knows("-kvu"):
-        edits += (Edit(flag="-kvu", value="on"),)
-    return edits
+    return found
 
 
 def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
@@ -156,12 +149,12 @@ def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
     kept = min(count, room // 2 // each) if each else count
     cache = facts.launch.cache_ram
     left = (room - kept * each) // (64 * MIB) * 64
-    edits: tuple[Edit, ...] = ()
+    settings: dict[str, str | None] = {}
     if kept < count:
-        edits += (Edit(flag="-ctxcp", value=str(kept)),)
+        settings["-ctxcp"] = str(kept)
     if cache is None or cache > left * MIB:
-        edits += (Edit(flag="-cram", value=str(left)),)
-    return edits
+        settings["-cram"] = str(left)
+    return edits_of(settings)
 
 
 _RUN = EngineRun(flags="-c 4096 -np 64 --no-warmup --threads-http 2", limit=3584 * MIB)
