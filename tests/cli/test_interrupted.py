@@ -10,7 +10,7 @@ import pytest
 
 FINALIZER = """
 import os, signal, time, weakref
-import arriero.cli as cli
+from arriero.cli import _main
 
 class Thing:
     def __del__(self):
@@ -34,8 +34,8 @@ def run(argv):
         return 130
     return 1
 
-cli.run = run
-cli.main()
+_main.run = run
+_main.main()
 """
 
 

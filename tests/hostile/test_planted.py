@@ -19,6 +19,7 @@ import pytest
 from arriero.base.redact import Redactor
 from arriero.base.vocabulary import Vocabulary, package_words
 from arriero.cli import Session
+from arriero.cli._argv import Argv
 from arriero.command import builtin_flags
 from arriero.command.telling import told_command
 from arriero.jobs import check, plan
@@ -469,7 +470,7 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_in_an_error() -> None:
-    session = Session(["verify"], ARGV)
+    session = Session(Argv(["verify"], ARGV))
     for line in [*SECRET_LINES, *ARGV]:
         assert found(ALL_SECRETS, session.line(f"cannot use {line} here")) == []
 

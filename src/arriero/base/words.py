@@ -140,3 +140,12 @@ class Cost(StrEnum):
     def rank(self) -> int:
         """0 for the cheapest."""
         return list(Cost).index(self)
+
+
+class ReportFormat(StrEnum):
+    """How a record is laid out for others to read."""
+
+    MARKDOWN = "markdown"
+    HTML = "html"
+    UPSTREAM = "upstream"
+    """The text of an issue at llama.cpp."""

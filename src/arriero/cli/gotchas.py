@@ -1,0 +1,96 @@
+"""``arriero gotchas``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import assert_never
+
+import click
+
+from arriero.base.errors import UsageError
+from arriero.cli import _options
+from arriero.cli._group import Command
+from arriero.cli._session import Session
+
+
+class Action(StrEnum):
+    """What to do with them."""
+
+    LIST = "list"
+    SHOW = "show"
+    VERIFY = "verify"
+
+
+@click.command(
+    cls=Command, short_help="What is known to break: list, show ID, verify on this engine."
+)
+@click.argument("action", type=_options.Words(Action))
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--engine", metavar="PATH", help="The llama-server to verify on.")
+@click.option("--worker-engine", metavar="PATH", help="Another build, for workers to be refused.")
+@_options.directory_option("Keep the verdicts in this directory instead of with the records.")
+@click.pass_obj
+def gotchas(
+    session: Session,
+    action: Action,
+    ids: tuple[str, ...],
+    engine: str | None,
+    worker_engine: str | None,
+    out: Path | None,
+) -> int:
+    """List what is known to break, show one, or reproduce them on an engine.
+
+    verify runs the reproduction of each (of those given, else of all) and its control with the
+    workaround, and keeps what they showed. Only verdicts decide what a gotcha's status is.
+    """
+    match action:
+        case Action.LIST:
+            return _list(session, ids)
+        case Action.SHOW:
+            return _show(session, ids)
+        case Action.VERIFY:
+            return _verify(session, ids, engine, out, worker_engine)
+        case _:
+            assert_never(action)
+
+
+def _list(session: Session, ids: tuple[str, ...]) -> int:
+    from arriero.jobs import gotchas as job
+    from arriero.report import checks, screen
+
+    if ids:
+        raise UsageError("list takes no ID", hint=f"arriero gotchas show {ids[0]}")
+    every = job.entries()
+    session.show(every, lambda: checks.gotchas(every, **screen.options(sys.stdout)))
+    return 0
+
+
+def _show(session: Session, ids: tuple[str, ...]) -> int:
+    from arriero.jobs import gotchas as job
+    from arriero.report import checks, screen
+
+    if len(ids) != 1:
+        raise UsageError("show takes one ID", hint="arriero gotchas list shows all")
+    one = job.entry(ids[0])
+    session.show(one, lambda: checks.gotcha(one, **screen.options(sys.stdout)))
+    return 0
+
+
+def _verify(
+    session: Session,
+    ids: tuple[str, ...],
+    engine: str | None,
+    out: Path | None,
+    worker_engine: str | None,
+) -> int:
+    from arriero.jobs import gotchas as job
+    from arriero.report import checks, screen
+
+    verdicts = job.verify(ids, job.Options(engine, out, worker_engine), progress=session.progress())
+    session.show(verdicts, lambda: checks.verdicts(verdicts, **screen.options(sys.stdout)))
+    if not verdicts.complete:
+        return session.stopped()
+    ran = [v for v in verdicts.verdicts if v.verdict != "could not run"]
+    return 0 if ran or not verdicts.verdicts else 1

@@ -1,0 +1,32 @@
+"""``arriero history``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from arriero.cli._group import Command
+from arriero.cli._session import Session
+
+
+@click.command(cls=Command, short_help="Records of earlier runs.")
+@click.argument("id", required=False)
+@click.option(
+    "-n", "--number", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True,
+    help="How many records to list.",
+)  # fmt: skip
+@click.pass_obj
+def history(session: Session, id: str | None, number: int) -> int:
+    """List records, newest first, or show one again by its ID."""
+    from arriero.jobs import history as job
+    from arriero.report import terminal
+
+    options = terminal.options(sys.stdout)
+    if id is None:
+        entries = job.entries(session.store, number)
+        session.show(entries, lambda: terminal.history(entries.entries, **options))
+    else:
+        document = job.document(session.store, id)
+        session.show(document, lambda: job.text(document, options))
+    return 0

@@ -1,0 +1,21 @@
+"""``arriero schema``."""
+
+from __future__ import annotations
+
+import click
+
+from arriero.cli._group import Command
+from arriero.cli._session import Session
+
+
+@click.command(cls=Command, short_help="The JSON Schema of a document.")
+@click.argument("name")
+@click.pass_obj
+def schema(session: Session, name: str) -> int:
+    """Print the JSON Schema of a document: diagnosis, explanation, verification, error, …"""
+    import msgspec
+
+    from arriero.record import json_schema
+
+    session.write(msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2) + b"\n")
+    return 0
