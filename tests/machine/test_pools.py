@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from arriero.engine import ListedDevice, find_engine, list_devices
-from arriero.machine import Nvml, Pool, pools
+from arriero.machine import Nvml, Pool, free_host_memory, pools
 from arriero.process import free_port, start
 from tests.machine import trees
 from tests.machine.fake_nvml import FakeNvml
@@ -202,3 +203,11 @@ def test_software_vulkan_of_the_real_engine_shares_the_host(
     assert (pool.name, pool.devices) == ("shared", ("host", "Vulkan0"))
     assert pool.limited_by != "what the driver lends Vulkan0"
     assert "not a limit" in pool.note
+
+
+def test_free_host_memory_is_that_of_its_pool_unless_that_cannot_be_true() -> None:
+    card = Pool("CUDA0", ("CUDA0",), 24, 20, "")
+    host = Pool("shared", ("host", "Vulkan0"), 16, 12, "")
+    assert free_host_memory((card, host)) == 12
+    assert free_host_memory((replace(host, usable=False), card)) is None
+    assert free_host_memory((card,)) is None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from arriero.advice.caches import HostCaches
+from arriero.base.buffers import is_on_host
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Kind
 from arriero.command import Command
@@ -123,7 +124,7 @@ def remedies(failure: Failure, command: Command, *, n_ubatch: int) -> tuple[Chan
     Those two have boundaries of their own, found by the experiment.
     """
     component, found = failure.component, list[Change]()
-    on_device = failure.device is not None and not failure.device.startswith("CPU")
+    on_device = failure.device is not None and not is_on_host(failure.device)
     if (off := caches_off(command)) is not None and _may_be_caches(failure):
         found.append(off)
     if component is Component.COMPUTE and command.value("-fa") in {"off", "0"}:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arriero.base.buffers import is_on_host
 from arriero.base.sizes import human
 from arriero.base.words import Component, Cost, Kind, Phase
 from arriero.logs.model import Failure
 from arriero.record import Explanation, Remedy
 
 _MEMORY = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
-_HOST = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "SYCL_Host")
 
 
 def of_log(log: Explanation) -> tuple[Remedy, ...]:
@@ -119,7 +119,7 @@ def _weights(failure: Failure) -> Iterator[Remedy]:
             why="a repacked copy of the weights stands beside the mapped file",
         )
         return
-    if device.startswith(_HOST):
+    if is_on_host(device):
         yield Remedy(
             change="--mmap (newer builds: -lm mmap)",
             cost=Cost.FREE,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arriero.base.buffers import pool_of
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component, Method
 from arriero.command.place import Around
@@ -171,12 +172,11 @@ def certain(plan: Plan, pool: str) -> int:
 
     Mapped weights are left out: the kernel can drop their pages.
     """
-    devices = next((p.devices for p in plan.pools if p.name == pool), ())
     growing = (Component.PROMPT_CACHE, Component.CHECKPOINTS)
     return sum(
         buffer.bytes or 0
         for buffer in plan.buffers
-        if _is_in(buffer.device, devices)
+        if is_in(buffer.device, plan, pool)
         and buffer.method in (Method.EXACT, Method.MEASURED)
         and not buffer.upper_bound
         and buffer.component not in growing
@@ -184,6 +184,7 @@ def certain(plan: Plan, pool: str) -> int:
     )
 
 
-def _is_in(device: str, devices: tuple[str, ...]) -> bool:
-    on_host = device.startswith("CPU") or device.endswith("_Host")
-    return "host" in devices if on_host else device in devices
+def is_in(buffer: str, plan: Plan, pool: str) -> bool:
+    """Whether a buffer's memory comes from the pool of that name."""
+    found = pool_of(buffer, plan.pools)
+    return found is not None and found.name == pool

@@ -12,7 +12,7 @@ from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain_file
-from arriero.machine import device_memory, wait_for_memory
+from arriero.machine import device_memory, free_host_memory, wait_for_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, Diagnosis, Explanation
 from arriero.report.progress import Progress, Silent
@@ -65,7 +65,7 @@ def diagnose(
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,
-            host_free=_host_free(ground),
+            host_free=free_host_memory(ground.pools),
             scratch=scratch,
             cwd=Path.cwd(),
             redactor=ground.redactor,
@@ -92,7 +92,7 @@ def diagnose(
             baseline=ground.baseline,
             planned=PlannedSizes(planner, ground.command) if planner else None,
             plan=planner.plan if planner else lambda command, asked: None,
-            host_free=_host_free(ground),
+            host_free=free_host_memory(ground.pools),
             as_given=options.as_given,
             from_log=log,
             max_time=options.max_time,
@@ -144,11 +144,6 @@ def _weightless(ground: Ground, scratch: Path) -> Callable[[], Path] | None:
         return write_skeleton(read_header(model), directory)
 
     return write
-
-
-def _host_free(ground: Ground) -> int | None:
-    """Free bytes of the pool that the host lives in."""
-    return next((p.free for p in ground.pools if p.name in {"host", "shared"} and p.usable), None)
 
 
 def settle(timeout: float = 30.0) -> Callable[[], str | None]:

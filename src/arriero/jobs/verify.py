@@ -17,20 +17,20 @@ import msgspec
 from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
-from arriero.base.words import Kind, Phase, TrialOutcome
+from arriero.base.words import Phase, TrialOutcome
 from arriero.command import Mode, Serving
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._engine import failure_of, misfit_of
 from arriero.jobs._runs import Recorder
 from arriero.logs.model import Failure
-from arriero.machine import device_memory
+from arriero.machine import device_memory, free_host_memory
 from arriero.machine.cpu import INSTEAD
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
-from arriero.trial.load import Client
+from arriero.trial.load import Client, kind_of
 
 _PROPS_S: Final = 10.0
 """Seconds that a server may take to say what it is."""
@@ -82,7 +82,7 @@ def verify_command(
         bench = Bench(
             engine=ground.engine,
             limit=options.limit,
-            host_free=next((p.free for p in ground.pools if p.name in {"host", "shared"}), None),
+            host_free=free_host_memory(ground.pools),
             scratch=scratch,
             cwd=Path.cwd(),
             redactor=ground.redactor,
@@ -149,11 +149,12 @@ def verify_url(url: str, options: Options, *, store: Store) -> Verification:
     broken = result.broken
     failure = None
     if broken is not None:
-        kind = Kind.HANG if broken.timed_out else Kind.BACKEND
-        if "alloc" in broken.error:
-            kind = Kind.RUNTIME_ALLOCATION
         failure = Failure(
-            kind=kind, phase=Phase.SERVING, fatal=broken.status is None, line=0, text=broken.error
+            kind=kind_of(broken),
+            phase=Phase.SERVING,
+            fatal=broken.status is None,
+            line=0,
+            text=broken.error,
         )
     verification = Verification(
         id=new_id("veri"),

@@ -6,7 +6,7 @@ from arriero.machine.cpu import Cpu, Misfit, cpu_behind, misfit, this_cpu
 from arriero.machine.host import Bound, host_bounds, host_pool
 from arriero.machine.model import Holder, Pool
 from arriero.machine.nvml import Nvml, nvml
-from arriero.machine.pools import pools
+from arriero.machine.pools import free_host_memory, pools
 from arriero.machine.usage import device_memory, holders, visibility, wait_for_memory
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Pool",
     "cpu_behind",
     "device_memory",
+    "free_host_memory",
     "holders",
     "host_bounds",
     "host_pool",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from arriero.base.buffers import HOST
 from arriero.base.sizes import human
 from arriero.machine.drm import AmdCard, amd_cards
 from arriero.machine.host import ROOT, ULIMIT, host_pool, physical_total
@@ -69,6 +70,11 @@ def pools(
             own.append(_own_pool(device))
     first = _shared_pool(host, shared, cards, platform) if shared else host
     return (first, *own)
+
+
+def free_host_memory(pools: Sequence[Pool]) -> int | None:
+    """Free bytes of the pool that host memory is in; None where nobody can say."""
+    return next((p.free for p in pools if HOST in p.devices and p.usable), None)
 
 
 def _shares(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
+from arriero.base.buffers import HOST as HOST
+from arriero.base.buffers import is_on_host as is_on_host
+from arriero.base.buffers import pool_of as pool_of
 from arriero.base.errors import UsageError
 from arriero.base.sizes import MIB, parse_size
 from arriero.base.words import Method
@@ -16,10 +19,6 @@ from arriero.machine.host import ULIMIT
 from arriero.machine.pools import SOFTWARE
 from arriero.record import PlanBuffer, PlanGrowth, PlanPool
 
-P = TypeVar("P", Pool, PlanPool)
-HOST: Final = "host"
-_ON_HOST: Final = re.compile(r"CPU\w*|\w+_Host")
-_BUFFER: Final = re.compile(r"(\w{1,60}?\d{1,9})(?:_Mapped|_Split|\[.{0,255}\])?\Z")
 _ON_WORKER: Final = re.compile(r"RPC(\d{1,3})\[(.+)\]")
 _SURE: Final = frozenset({Method.EXACT, Method.MEASURED, Method.CALIBRATED})
 _HOST_MARGIN: Final = 256 * MIB
@@ -75,11 +74,6 @@ def device_of(buffer: str, pools: Sequence[Pool]) -> str:
     listed = [one for pool in pools for one in pool.listed if one.description == match[2]]
     named = [one.name for one in listed if one.name.startswith("RPC")]
     return named[int(match[1])] if int(match[1]) < len(named) else buffer
-
-
-def is_on_host(device: str) -> bool:
-    """Whether a buffer type is memory of the host."""
-    return _ON_HOST.fullmatch(device) is not None
 
 
 def planned_pools(
@@ -202,18 +196,6 @@ def _counted(one: PlanGrowth, room: int | None) -> PlanGrowth:
 def short(pool: PlanPool) -> bool:
     """Whether the most that is planned leaves less than the margin: something is to be changed."""
     return pool.usable and pool.headroom is not None and pool.headroom < pool.margin
-
-
-def pool_of(device: str, pools: Sequence[P]) -> P | None:
-    """The pool that a device's or buffer type's memory comes from; null if it is in none."""
-    if is_on_host(device):
-        return next((one for one in pools if one.name == HOST or HOST in one.devices), None)
-    for pool in pools:
-        if device in pool.devices:
-            return pool
-    match = _BUFFER.match(device)
-    name = match[1] if match else device
-    return next((pool for pool in pools if name in pool.devices), None)
 
 
 def all_fit(pools: Sequence[PlanPool]) -> bool | None:

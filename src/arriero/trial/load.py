@@ -27,6 +27,7 @@ import aiohttp
 import msgspec
 
 from arriero.base import limits
+from arriero.base.words import Kind
 from arriero.command import Mode, Serving
 from arriero.logs import Mark
 from arriero.record import Requests, Speed, Step
@@ -79,6 +80,16 @@ class Reply:
     predict_tps: float | None = None
     error: str = ""
     timed_out: bool = False
+
+
+def kind_of(broken: Reply) -> Kind:
+    """What broke a request: no answer in time, no memory, its own fault (4xx), or the server."""
+    if broken.timed_out:
+        return Kind.HANG
+    if "alloc" in broken.error or "memory" in broken.error:
+        return Kind.RUNTIME_ALLOCATION
+    refused = broken.status is not None and 400 <= broken.status < 500
+    return Kind.CONFIG if refused else Kind.BACKEND
 
 
 @dataclass

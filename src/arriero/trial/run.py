@@ -33,7 +33,7 @@ from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Exit, Limit, Memory, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
-from arriero.trial.load import Client, LoadResult, Reply, Workload, run_load
+from arriero.trial.load import Client, LoadResult, Reply, Workload, kind_of, run_load
 
 QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
@@ -486,10 +486,9 @@ def _name_failure(
             evidence=Evidence.INFERRED,
         )  # fmt: skip
     if broken is not None and end is None:
-        memory = "alloc" in broken.error or "memory" in broken.error
-        refused = broken.status is not None and 400 <= broken.status < 500
-        kind = Kind.RUNTIME_ALLOCATION if memory else Kind.CONFIG if refused else Kind.BACKEND
-        return Failure(kind=kind, phase=Phase.SERVING, fatal=False, line=lines, text=broken.error)
+        return Failure(
+            kind=kind_of(broken), phase=Phase.SERVING, fatal=False, line=lines, text=broken.error
+        )
     status = end.status if end is not None else 0
     text = f"ended with {describe_status(status)} and the log names no cause"
     kind = Kind.KILLED if status == -_SIGKILL else Kind.CRASH if status < 0 else Kind.ENVIRONMENT

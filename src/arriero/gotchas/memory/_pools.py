@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arriero.base.buffers import HOST
 from arriero.base.words import Component
+from arriero.gotchas.facts import is_in
 from arriero.record import Plan, PlanPool
 
 
@@ -17,15 +19,13 @@ def known(plan: Plan) -> Iterator[tuple[PlanPool, int]]:
 
 def host(plan: Plan) -> tuple[PlanPool, int] | None:
     """The pool that host memory is in, and its free bytes; None where they are not known."""
-    return next(((pool, free) for pool, free in known(plan) if "host" in pool.devices), None)
+    return next(((pool, free) for pool, free in known(plan) if HOST in pool.devices), None)
 
 
 def holds(plan: Plan, pool: PlanPool, component: Component) -> int:
     """Bytes of a component in one pool."""
-    on_host = "host" in pool.devices
     return sum(
         b.bytes or 0
         for b in plan.buffers
-        if b.component is component
-        and (b.device in pool.devices or (on_host and b.device.startswith("CPU")))
+        if b.component is component and is_in(b.device, plan, pool.name)
     )

@@ -35,7 +35,7 @@ from dataclasses import replace
 from arriero.base.sizes import MIB, human, mib
 from arriero.base.words import Component, Kind
 from arriero.gguf.presets import LADDER_HYBRID, LADDER_RECURRENT
-from arriero.gotchas.facts import Facts, bytes_of, certain
+from arriero.gotchas.facts import Facts, bytes_of, certain, is_in
 from arriero.gotchas.model import (
     Affects,
     Applies,
@@ -106,8 +106,9 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _rs_in(plan: Plan, pool: PlanPool) -> bool:
-    devices = {*pool.devices, *(["CPU"] if "host" in pool.devices else [])}
-    return any(b.component is Component.RS and b.device in devices for b in plan.buffers)
+    return any(
+        b.component is Component.RS and is_in(b.device, plan, pool.name) for b in plan.buffers
+    )
 
 
 def _rs(facts: Facts, plan: Plan) -> str:

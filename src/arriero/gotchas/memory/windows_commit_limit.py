@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arriero.base.buffers import HOST
 from arriero.base.sizes import human
 from arriero.base.words import Kind
 from arriero.gotchas.facts import Facts
@@ -66,7 +67,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     for pool, free in known(facts.plan):
         host_pool = host(facts.plan)
-        if "host" in pool.devices or host_pool is None:
+        if HOST in pool.devices or host_pool is None:
             continue
         if free >= pool.at_start > host_pool[1]:
             yield Found(

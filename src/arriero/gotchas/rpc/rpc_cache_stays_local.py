@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from arriero.base.buffers import HOST, pool_of
 from arriero.base.sizes import human
 from arriero.base.words import Component, TrialOutcome
 from arriero.gguf.presets import tiny
@@ -67,7 +68,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     told, short = "", False
     if facts.header_or_none is not None:
-        host = next((pool for pool in facts.plan.pools if "host" in pool.devices), None)
+        host = pool_of(HOST, facts.plan.pools)
         told = f", {human(bytes_of(facts.plan, Component.KV, Component.RS))}"
         short = bool(host and host.free is not None and host.at_start > host.free)
         told += f" where {human(host.free)} are free" if short and host and host.free else ""
