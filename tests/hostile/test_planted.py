@@ -28,8 +28,8 @@ from arriero.jobs.history import text as history_text
 from arriero.jobs.share import render, write_all
 from arriero.logs.telling import told_lines
 from arriero.record import Diagnosis, Explanation, Plan, Verification, encode
+from arriero.record.sharing import shared
 from arriero.report import checks, terminal
-from arriero.report.sharing import shared
 from arriero.store import Store
 from tests.examples import example_diagnosis, example_explanation, example_verification
 from tests.gguf.build import Gguf

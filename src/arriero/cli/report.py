@@ -32,7 +32,7 @@ def report(session: Session, id: str, form: ReportFormat, out: Path | None) -> i
     from arriero.jobs import history as job
     from arriero.jobs import share
     from arriero.record import encode, write_whole
-    from arriero.report.sharing import shared
+    from arriero.record.sharing import shared
 
     document = job.document(session.store, id)
     redactor = Redactor.for_this_machine()

@@ -10,8 +10,8 @@ from typing import Final
 from arriero.base.errors import RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
+from arriero.record.sharing import shared
 from arriero.report import html, markdown, upstream
-from arriero.report.sharing import shared
 
 Document = Diagnosis | Explanation | Verification | Plan
 
