@@ -1,4 +1,4 @@
-"""The rooms of the package import only to the left, on every system."""
+"""What rooms may import, on every system."""
 
 from __future__ import annotations
 
@@ -9,62 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from importlinter.cli import lint_imports
 
 import arriero
 
+ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(arriero.__file__).parent
-ROOMS = (
-    ("base",),
-    ("gguf", "command"),
-    ("launch",),
-    ("process",),
-    ("engine",),
-    ("machine",),
-    ("rpc",),
-    ("logs",),
-    ("record",),
-    ("store",),
-    ("memory",),
-    ("gotchas",),
-    ("advice",),
-    ("trial",),
-    ("experiment",),
-    ("serve",),
-    ("report",),
-    ("jobs",),
-    ("cli",),
-)
-RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            base = node.module or ""
-            names = [base] if base != "arriero" else [f"arriero.{a.name}" for a in node.names]
-        else:
-            continue
-        rooms |= {name.split(".")[1] for name in names if name.startswith("arriero.")}
-    return rooms - {"__version__"}
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_only_to_the_left(path: Path) -> None:
-    own = room_of(path)
-    if own in {"__init__", "__main__"}:
-        return
-    assert own in RANK, f"{path} is in no room of the design"
-    for other in imported_rooms(path):
-        assert RANK[other] < RANK[own] or other == own, f"{path} imports {other}"
+def test_imports_keep_to_the_contracts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of ``pyproject.toml``, also where an import is late or for the type checker alone."""
+    monkeypatch.chdir(ROOT)
+    status = lint_imports(no_cache=True, no_logo=True)
+    assert status == 0, capsys.readouterr().out
 
 
 def test_imports_without_the_modules_that_only_unix_has() -> None:
