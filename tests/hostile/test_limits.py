@@ -16,11 +16,12 @@ import pytest
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
 from arriero.base.sizes import MIB
-from arriero.command import builtin_flags, parse_command, serving
+from arriero.command import builtin_flags, parse_command
 from arriero.gguf import describe, open_model, read_header, read_source
 from arriero.gguf.skeleton import neutral, write_header
 from arriero.jobs import explain
 from arriero.jobs.verify import Options, verify_url
+from arriero.launch import serving_of
 from arriero.record import read_document
 from arriero.store import Store
 from tests.gguf.build import Gguf
@@ -194,7 +195,7 @@ class TestAPipeThatNobodyWritesTo:
     def test_as_a_file_of_keys(self, tmp_path: Path) -> None:
         words = ["llama-server", "-m", "m.gguf", "--api-key-file", str(pipe(tmp_path))]
         with pytest.raises(UsageError, match="no regular file"):
-            serving(parse_command(words, builtin_flags(), {}), tmp_path)
+            serving_of(parse_command(words, builtin_flags(), {}), tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arriero.command import Mode, Serving
+from arriero.launch import Mode, Serving
 from arriero.trial.load import MODEST, LoadResult, Reply, Workload, _Load
 
 WANT = 131_072 - 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from arriero.command import Mode, Serving
+from arriero.launch import Mode, Serving
 from arriero.trial.load import LoadResult, Workload, _Load
 
 

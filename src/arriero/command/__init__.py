@@ -10,8 +10,5 @@ from arriero.command.flags import builtin_flags as builtin_flags
 from arriero.command.flags import decode_flags as decode_flags
 from arriero.command.flags import encode_flags as encode_flags
 from arriero.command.flags import parse_help as parse_help
-from arriero.command.serving import Mode as Mode
-from arriero.command.serving import Serving as Serving
-from arriero.command.serving import serving as serving
 from arriero.command.shell import join_words as join_words
 from arriero.command.shell import split_text as split_text

@@ -13,10 +13,11 @@ from typing import Final
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
 from arriero.base.redact import Redactor
-from arriero.command import Command, ModelSource, builtin_flags, parse_command, serving
+from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import describe, read_header
 from arriero.jobs._engine import engine_record
+from arriero.launch import serving_of
 from arriero.machine import Holder, Pool, holders, pools, visibility
 from arriero.process import Limit
 from arriero.record import (
@@ -101,7 +102,7 @@ def survey(
         model_path=model_path,
         pools=listed_pools,
         redactor=Redactor.for_this_machine(
-            secrets={*command.secrets(), *serving(command, cwd).api_keys}
+            secrets={*command.secrets(), *serving_of(command, cwd).api_keys}
         ),
     )
 

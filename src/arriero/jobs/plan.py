@@ -22,7 +22,6 @@ from arriero.command import (
     ModelSource,
     builtin_flags,
     parse_command,
-    serving,
 )
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import Header, open_model, read_source, skeleton
@@ -30,7 +29,7 @@ from arriero.gguf.reader import first_part
 from arriero.jobs._baseline import refuse_other_uses
 from arriero.jobs._engine import engine_record, failure_of, misfit_of
 from arriero.jobs._runs import calibrations
-from arriero.launch import launch_of
+from arriero.launch import launch_of, serving_of
 from arriero.machine import Misfit, Pool, pools
 from arriero.machine.cpu import INSTEAD
 from arriero.memory import plan_budget
@@ -117,7 +116,7 @@ def plan(
     finally:
         watch.end()
     redactor = Redactor.for_this_machine(
-        secrets={*command.secrets(), *serving(command, cwd or Path.cwd()).api_keys}
+        secrets={*command.secrets(), *serving_of(command, cwd or Path.cwd()).api_keys}
     )
     return _kept(found, store, redactor)
 

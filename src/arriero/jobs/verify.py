@@ -18,10 +18,10 @@ from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError, UsageError
 from arriero.base.redact import Redactor
 from arriero.base.words import Phase, TrialOutcome
-from arriero.command import Mode, Serving
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._engine import failure_of, misfit_of
 from arriero.jobs._runs import Recorder
+from arriero.launch import Mode, Serving
 from arriero.logs.model import Failure
 from arriero.machine import device_memory, free_host_memory
 from arriero.machine.cpu import INSTEAD

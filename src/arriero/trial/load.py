@@ -28,7 +28,7 @@ import msgspec
 
 from arriero.base import limits
 from arriero.base.words import Kind
-from arriero.command import Mode, Serving
+from arriero.launch import Mode, Serving
 from arriero.logs import Mark
 from arriero.record import Requests, Speed, Step
 from arriero.trial.image import data_address

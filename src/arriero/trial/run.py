@@ -26,8 +26,9 @@ from arriero.base import limits
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
-from arriero.command import Command, Serving, serving
+from arriero.command import Command
 from arriero.engine import Engine, compiled_for, is_binary
+from arriero.launch import Serving, serving_of
 from arriero.logs import LogReader, Mark
 from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
@@ -256,7 +257,7 @@ class _TrialRun:
         await self._sample(running)
 
     async def _load(self, running: Running, command: Command) -> tuple[LoadResult, str | None]:
-        server = serving(command, self.bench.cwd)
+        server = serving_of(command, self.bench.cwd)
         with self.lock:
             effective = self.reader.effective
         n_slots, n_ctx_slot = await _slots(server, effective.n_seq_max, effective.n_ctx_seq)

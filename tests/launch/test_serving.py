@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from arriero.base.errors import UsageError
-from arriero.command import Mode, Serving, builtin_flags, parse_command, serving
+from arriero.command import builtin_flags, parse_command
+from arriero.launch import Mode, Serving, serving_of
 
 
 def read(text: str, cwd: Path = Path()) -> Serving:
-    return serving(parse_command(shlex.split(text), builtin_flags(), {}), cwd)
+    return serving_of(parse_command(shlex.split(text), builtin_flags(), {}), cwd)
 
 
 def test_defaults() -> None:
@@ -100,7 +101,7 @@ def test_prefix_and_keys_are_the_engine_s(
         "LD_LIBRARY_PATH": str(binary.parent),
         "LLAMA_API_KEY": "k6",
     }
-    served = serving(parse_command(words, builtin_flags(), environ), tmp_path)
+    served = serving_of(parse_command(words, builtin_flags(), environ), tmp_path)
     server = subprocess.Popen(
         words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

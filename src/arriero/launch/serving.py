@@ -52,7 +52,7 @@ class Serving:
         return {"Authorization": f"Bearer {self.api_keys[0]}"} if self.api_keys else {}
 
 
-def serving(command: Command, cwd: Path) -> Serving:
+def serving_of(command: Command, cwd: Path) -> Serving:
     """Read from a command how its server will be reached.
 
     Args:
