@@ -1,1 +1,1 @@
-"""Failures of some builds and no others, as reports tell them: ranges with their source."""
+"""Failures of a range of builds: the range as reported, with its source."""

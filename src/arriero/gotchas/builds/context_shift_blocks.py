@@ -2,23 +2,23 @@
 
 Symptom
 -------
-The first conversation works. The second one, in the same slot, gets the error `context shift is
+The first conversation works. The second one in the same slot gets the error `context shift is
 disabled`, although it is short.
 
 Root cause
 ----------
-A change of 30 October 2025 (ggml-org/llama.cpp#16818) counted what the slot had held before to the
-new prompt. It was mended in November 2025. In other builds the words mean what they say: the slot's
-context is full.
+A change of 30 October 2025 (ggml-org/llama.cpp#16818) added the tokens that the slot had held
+before to the length of the new prompt. It was fixed in November 2025. In other builds the message
+means what it says: the slot's context is full.
 
 Workaround
 ----------
-A newer build. Where the context is really full: a larger `-c`, or a client that shortens its
+Use a newer build. If the context is really full, set a larger `-c` or let the client shorten its
 history.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if within(facts, 6880, 7000) and facts.command.switch("--context-shift") is not True:
         yield Found(
-            because=f"{told(facts)}, of those that refuse a second conversation",
+            because=f"{told(facts)} is one of those that may refuse a second conversation",
             applies=Applies.MAYBE,
-            missing=("which build of November 2025 was the first without it",),
+            missing=("which build of November 2025 was the first with the fix",),
         )

@@ -1,23 +1,23 @@
-"""Since b10568 the compute buffer of DeepSeek V4 on CUDA is some 200 MiB larger than before
+"""Since b10568 the compute buffer of DeepSeek V4 on CUDA is about 200 MiB larger than before
 
 Symptom
 -------
-A command for DeepSeek V4 that just fitted does not after an update: `failed to allocate compute
-buffers` on CUDA. In the report the buffer of the first card went from 2366.28 MiB with b10567 to
-2570.28 MiB with b10568, with the same command.
+A command for DeepSeek V4 that just fitted fails after an update with `failed to allocate compute
+buffers` on CUDA. In the report, the same command needed a buffer of 2366.28 MiB on the first card
+with b10567 and of 2570.28 MiB with b10568.
 
 Root cause
 ----------
-Something between these two builds made the graph larger; which change it was is not known. b10615
-had it still.
+A change between these two builds made the compute graph larger. Which change is not known. b10615
+still had it.
 
 Workaround
 ----------
-Leave 256 MiB more free (`-fitt`), a smaller `-ub`, or stay with build 10567.
+Keep 256 MiB more free (`-fitt`), set a smaller `-ub`, or stay with build 10567.
 
 Better fix
 ----------
-Find the change: `git bisect` between the two builds.
+Find the change with `git bisect` between the two builds.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because=f"deepseek4 on {cards[0]} with {told(facts)}",
             applies=Applies.MAYBE,
-            missing=("whether it is not mended in this build",),
+            missing=("whether this build has a fix",),
             flag="-ub",
         )

@@ -1,23 +1,23 @@
-"""Since about b11000 a context that nobody gave is the model's own for every slot
+"""Since about b11000, `--fit` without `-c` and `-np` plans the training context for every slot
 
 Symptom
 -------
-Without `-c` and `-np` the KV cache takes four times as much as before the update. It fits, and the
-desktop or other programs have no memory left.
+Without `-c` and `-np` the KV cache takes four times as much as before the update. The server
+starts, but the desktop or other programs have no memory left.
 
 Root cause
 ----------
 `--fit` looks for the longest context that fits. Since ggml-org/llama.cpp#28849 (September 2026) it
-tries the training context once for each slot of a shared cache, and the server chooses four slots.
-On unified memory that is taken from everything else.
+tries the training context once for each slot of a unified cache, and the server chooses four slots.
+On unified memory this comes out of the memory of all other programs.
 
 Workaround
 ----------
-`-c` with what is needed, or `-np 1`.
+Set `-c` to the tokens that you need, or set `-np 1`.
 
 Better fix
 ----------
-Debated by the maintainers.
+The maintainers are discussing it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if facts.build is not None and facts.build >= _FIRST:
         yield Found(
-            because=f"neither -c nor -np, {told(facts)}: fit may take the model's own four times",
+            because="neither -c nor -np is given: --fit of"
+            f" {told(facts)} may plan the model's own context four times",
             applies=Applies.MAYBE,
-            missing=("whether this build is from after the change",),
+            missing=("whether this build has the change",),
         )
 
 

@@ -1,21 +1,22 @@
-"""The first builds with `--fit` count too little: the projector, and what one buffer may take
+"""The first builds with `--fit` count too little: no projector, no limit of a single buffer
 
 Symptom
 -------
-`will leave ... of free device memory, no changes needed`, and then the load, the first image or the
-compute buffer runs out of device memory. Or layers are left on the host although there was room.
+The log says `will leave ... of free device memory, no changes needed`. Then the load, the first
+image or the compute buffer runs out of device memory. Or layers stay on the host although the
+device had room for them.
 
 Root cause
 ----------
 `--fit` came with b7407 (December 2025). Until about b8680 it did not count the projector of
-`--mmproj`, which is loaded after it (mended by ggml-org/llama.cpp#21489). It compares totals and
-not the largest single buffer that a device gives, which matters without flash attention. And where
-no `-c` is given, the context that it works out can push layers out that would have had room.
+`--mmproj`, which is loaded after it ran (fixed by ggml-org/llama.cpp#21489). It compares totals,
+but not the largest single buffer that a device can give, which matters without flash attention. And
+without `-c`, the context that it chooses can push out layers that would have fitted.
 
 Workaround
 ----------
-`-fitt 2048` or more keeps so many MiB free for the projector, `--no-mmproj-offload` keeps it on the
-host. Give `-c` what is needed, and `-fa on`. Or take a newer build.
+Keep memory free for the projector with `-fitt 2048` or more (MiB), or keep the projector on the
+host with `--no-mmproj-offload`. Set `-c` to what you need, and `-fa on`. Or use a newer build.
 
 Better fix
 ----------
@@ -69,14 +70,14 @@ def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
     reasons = {
         "--mmproj is not counted": command.has("--mmproj"),
-        "there is no -c": not command.has("-c"),
+        "-c is not given": not command.has("-c"),
         "-fa off makes single buffers large": facts.launch.params.flash_attn == "off",
     }
     if why := [reason for reason, holds_here in reasons.items() if holds_here]:
         yield Found(
-            because=f"--fit of {told(facts)}: {'; '.join(why)}",
+            because=f"--fit of {told(facts)} counts too little: {'; '.join(why)}",
             applies=Applies.MAYBE,
-            missing=("how much the devices have left after it",),
+            missing=("how much memory it leaves on the devices",),
             edit=() if command.has("-fitt") else (Edit(flag="-fitt", value="2048"),),
             flag="--mmproj",
         )

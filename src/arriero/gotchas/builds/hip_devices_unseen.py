@@ -1,22 +1,22 @@
-"""Builds 5451 to 5455 do not get memory of AMD cards (HIP): 5450 and 5456 do
+"""Builds 5451 to 5455 cannot allocate memory on AMD cards (HIP); builds 5450 and 5456 can
 
 Symptom
 -------
-After an update from b5450 no memory is allocated on an AMD card, or the card is not found, and the
-model does not load or runs on the CPU.
+After an update from b5450 no memory is allocated on an AMD card, or the card is not found. The
+model does not load, or it runs on the CPU.
 
 Root cause
 ----------
-A change of May 2025 to how devices are asked for their memory did not work with HIP. The reporter
-confirmed that b5456 finds the card again.
+A change of May 2025 to the way devices are asked for their memory did not work with HIP. The
+reporter confirmed that b5456 finds the card again.
 
 Workaround
 ----------
-Build 5456 or newer; or stay with 5450.
+Use build 5456 or newer, or stay with 5450.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Before b8016 a hybrid model got its KV cache once for each slot, although it was to be shared
+"""Before b8016 a hybrid model got a KV cache for each slot although the cache was to be unified
 
 Symptom
 -------
-The KV cache of a hybrid model takes four times what was worked out, with four slots that the server
-chose by itself, and does not fit.
+With the four slots that the server chose by itself, the KV cache of a hybrid model takes four times
+the computed size and does not fit.
 
 Root cause
 ----------
-A unified cache is one for all slots. For hybrid models these builds gave each slot the whole
-context all the same (ggml-org/llama.cpp#19552, mended by #19559 on 12 February 2026).
+A unified cache is one cache for all slots. For hybrid models, these builds nevertheless gave each
+slot the whole context (ggml-org/llama.cpp#19552, fixed by #19559 on 12 February 2026).
 
 Workaround
 ----------
-`-np 1`, or a build from 8016 on.
+Set `-np 1`, or use build 8016 or newer.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -61,6 +61,6 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because=f"{slots} slots of a hybrid model share one cache; {told(facts)} makes {slots}",
             applies=Applies.MAYBE,
-            missing=("which build of February 2026 was the first without it",),
+            missing=("which build of February 2026 was the first with the fix",),
             flag="-np",
         )

@@ -1,4 +1,4 @@
-"""Builds of May 2026 leave out an integrated GPU once there is a worker, which is given everything
+"""Builds of May 2026 ignore an integrated GPU beside a worker, and give the worker everything
 
 Symptom
 -------
@@ -7,17 +7,18 @@ buffer of size ...` for the whole model. Without `--rpc` the GPU is used.
 
 Root cause
 ----------
-An integrated GPU is taken only where there is no other device, and in these builds a worker counted
-as another device. It began with ggml-org/llama.cpp#23007 (about b9200) and ended with #23868 (about
-b9420).
+The engine uses an integrated GPU only when there is no other device, and in these builds a worker
+counted as another device. This began with ggml-org/llama.cpp#23007 (about b9200) and ended with
+#23868 (about b9420).
 
 Workaround
 ----------
-Name the devices: `-dev ROCm0,RPC0`, with the names of `--list-devices`. Or take a newer build.
+Name the devices: `-dev ROCm0,RPC0`, with the names that `--list-devices` shows. Or use a newer
+build.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if endpoints(facts) and not facts.command.has("-dev") and within(facts, 9200, 9419):
         yield Found(
-            because=f"--rpc without -dev, {told(facts)}: an integrated GPU here is left out",
+            because=f"--rpc without -dev: {told(facts)} ignores an integrated GPU",
             applies=Applies.MAYBE,
             missing=("whether this machine's GPU is an integrated one",),
             flag="--rpc",

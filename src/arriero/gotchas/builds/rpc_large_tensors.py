@@ -1,24 +1,24 @@
-"""Before b6150 a tensor of more than 2 GiB could not be sent to a worker: `crashed` was said of it
+"""Before b6150 a tensor larger than 2 GiB could not be sent, and the error blamed the worker
 
 Symptom
 -------
-A large model ends while it is loaded onto workers, always at the same place: `Remote RPC server
-crashed or returned malformed response`. The worker is well. A smaller model, or smaller tensors,
-load. It was told on as a rule that a worker takes 75 % of its memory.
+Loading a large model onto workers always ends at the same place with `Remote RPC server crashed or
+returned malformed response`. The worker itself is fine. A smaller model, or one with smaller
+tensors, loads. This led to the false rule that a worker can only use 75 % of its memory.
 
 Root cause
 ----------
-A tensor was given to the system in a single `send`, and systems take 1 to 2.5 GB at once (macOS
-refuses more with EINVAL). The memory of the worker has no part in it. ggml-org/llama.cpp#15188
-sends pieces (August 2025, about b6150).
+Each tensor was sent with a single `send`, and systems take 1 to 2.5 GB in one call (macOS refuses
+more with EINVAL). The worker's memory plays no part. ggml-org/llama.cpp#15188 sends tensors in
+pieces (August 2025, about b6150).
 
 Workaround
 ----------
-A build from 6150 on, on both sides.
+Use build 6150 or newer on the server and on every worker.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if endpoints(facts) and within(facts, 0, 6149):
         yield Found(
-            because=f"--rpc with {told(facts)}: a tensor above 2 GiB cannot be sent",
+            because=f"--rpc with {told(facts)}, which cannot send a tensor above 2 GiB",
             applies=Applies.MAYBE,
             missing=("the largest tensor of the model",),
             flag="--rpc",

@@ -1,23 +1,23 @@
-"""Before b8270 workers of another build could pass for the same: garbage or a crash
+"""Before b8270 the server accepted workers of other builds: wrong answers or a crash
 
 Symptom
 -------
-Server and worker greet each other without complaint, and then the answer is garbage or a worker
-crashes in `graph_compute`. They are of different builds.
+Server and worker connect without complaint. Then the answers are garbage, or a worker crashes in
+`graph_compute`. The two are of different builds.
 
 Root cause
 ----------
-Operations are sent as numbers. When llama.cpp got a new operation the numbers moved, and the
-version of the protocol did not: up to ggml-org/llama.cpp#20330 (March 2026) nothing refused the
-difference.
+Operations are sent as numbers. When llama.cpp got a new operation, the numbers shifted but the
+protocol version stayed the same. Up to ggml-org/llama.cpp#20330 (March 2026) nothing refused such a
+pair.
 
 Workaround
 ----------
-The same build everywhere: server and all workers.
+Run the same build everywhere: on the server and on all workers.
 
 Better fix
 ----------
-Since then a changed list of operations changes the version.
+Newer builds change the protocol version when the list of operations changes.
 """
 
 from __future__ import annotations

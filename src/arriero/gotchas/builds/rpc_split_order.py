@@ -1,26 +1,26 @@
-"""Since about b8490 the values of `-ts` go to workers first: an older split loads the wrong machine
+"""Since about b8490 workers get the first values of `-ts`: an old split loads the wrong machine
 
 Symptom
 -------
-After an update the shares of `-ts` are the same and the layers are elsewhere: nothing on this
-machine, too much on a worker, which ends. The server says `Remote RPC server crashed or returned
+After an update the values of `-ts` are the same, but the layers are elsewhere: none on this machine
+and too many on a worker, which dies. The server says `Remote RPC server crashed or returned
 malformed response`.
 
 Root cause
 ----------
-Which device a value of `-ts` belongs to follows from the order of devices, and
-ggml-org/llama.cpp#20908 changed that order for workers. Devices of workers come first now, in the
-order of `--rpc`, and those of this machine last. A report has b8487 as the last build with the old
-order and b8492 as one with the new.
+The order of the devices decides which device a value of `-ts` belongs to, and
+ggml-org/llama.cpp#20908 changed that order. Now the workers' devices come first, in the order of
+`--rpc`, and the devices of this machine come last. A report names b8487 as the last build with the
+old order and b8492 as one with the new order.
 
 Workaround
 ----------
-Name the order: `-dev RPC0,RPC1,Vulkan0` with the names that `--list-devices` shows with the same
+Fix the order with `-dev RPC0,RPC1,Vulkan0`: use the names that `--list-devices` shows with the same
 `--rpc`, and put the values of `-ts` in that order. Or stay with build 8487.
 
 Better fix
 ----------
-Print the share beside the name of each device at the start.
+Print each device's share beside its name at the start.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if facts.build is not None and facts.build >= _FIRST:
         yield Found(
-            because=f"-ts {command.value('-ts')} with --rpc and no -dev, {told(facts)}: the first"
-            " values are for the workers",
+            because=f"-ts {command.value('-ts')} with --rpc and no -dev: {told(facts)} gives the"
+            " first values to the workers",
             applies=Applies.MAYBE,
-            missing=("whether the values were meant in that order",),
+            missing=("whether the values are meant in that order",),
             flag="-ts",
         )
 

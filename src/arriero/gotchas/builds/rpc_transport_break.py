@@ -1,20 +1,20 @@
-"""Builds 8841 to 9002 lose workers right after the prompt, where 8840 did not
+"""Builds 8841 to 9002 lose workers right after the prompt; 8840 did not
 
 Symptom
 -------
-Weights are sent, the prompt is read, and before the first token the server ends: `send failed
+The weights are sent and the prompt is read. Before the first token the server dies: `send failed
 (bytes_sent=0`, then `Remote RPC server crashed or returned malformed response` at ggml-rpc.cpp:640.
 
 Root cause
 ----------
-Reporters put it down to the new transport of workers (ggml-org/llama.cpp#21998), which came with
-b8841. One with small workers was never cleared up and may have been short of memory. It was seen on
-Windows above all, up to b9002.
+Reporters blame the new RPC transport (ggml-org/llama.cpp#21998), which came with b8841. One report,
+with small workers, was never resolved and may have been a lack of memory. Most reports are from
+Windows, up to b9002.
 
 Workaround
 ----------
-Run build 8840 everywhere, or one far newer than 9002, and look into the worker's own log for what
-ended it.
+Run build 8840 everywhere, or one much newer than 9002. Look into the worker's own log for what
+killed it.
 
 Better fix
 ----------
@@ -61,8 +61,8 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if endpoints(facts) and within(facts, 8841, 9002):
         yield Found(
-            because=f"--rpc with {told(facts)}, of those that lost workers after the prompt",
+            because=f"--rpc with {told(facts)}, one of those that lost workers after the prompt",
             applies=Applies.MAYBE,
-            missing=("whether it is not mended in this build, or on this system",),
+            missing=("whether this build, or this system, has the defect",),
             flag="--rpc",
         )

@@ -1,21 +1,21 @@
-"""Build 2950 writes past the tensors of its workers and ends them
+"""Build 2950 writes past the tensors of its workers and kills them
 
 Symptom
 -------
-A worker ends with a failed `GGML_ASSERT` in `ggml-backend.c`, "tensor write out of bounds", as soon
+A worker dies with a failed `GGML_ASSERT` in `ggml-backend.c`, "tensor write out of bounds", as soon
 as weights are sent. b2949 works.
 
 Root cause
 ----------
-A change to how tensors are laid out in b2950 (May 2024) was not made for workers.
+b2950 (May 2024) changed how tensors are laid out, but not for workers.
 
 Workaround
 ----------
-Take another build than 2950, older or newer, on both sides.
+Use another build than 2950, older or newer, on the server and on every worker.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vulkan builds up to April 2026 may call the smallest heap of a card its free memory
+"""Vulkan builds up to April 2026 may report the smallest heap of a card as its free memory
 
 Symptom
 -------
@@ -7,17 +7,17 @@ host.
 
 Root cause
 ----------
-A Vulkan device has several heaps. These builds took the memory of the smallest one that is local to
-the device where cards have more than one (ggml-org/llama.cpp#22368, closed).
+A Vulkan device has several heaps. On cards with more than one device-local heap, these builds
+reported the smallest (ggml-org/llama.cpp#22368, closed).
 
 Workaround
 ----------
-A newer build; or `-ngl` with the layers that the card really holds, which `--fit` then leaves
-alone.
+Use a newer build. Or set `-ngl` to the number of layers that the card really holds: `--fit` does
+not change a number that is set.
 
 Better fix
 ----------
-Take the largest heap.
+Report the largest heap.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     cards = [pool.name for pool in facts.pools if pool.name.startswith("Vulkan")]
     if cards and facts.launch.fit and not facts.command.has("-ngl") and within(facts, 8700, 8950):
         yield Found(
-            because=f"--fit goes by what {cards[0]} calls free, with {told(facts)}",
+            because=f"--fit relies on the free memory that {told(facts)} reports for {cards[0]}",
             applies=Applies.MAYBE,
             missing=("the heaps of the card (vulkaninfo shows them)",),
             flag="-fit",

@@ -1,1 +1,1 @@
-"""What is kept of prompts and contexts, and what it cannot be used for."""
+"""Prompts and contexts that the server keeps, and where it cannot use them again."""

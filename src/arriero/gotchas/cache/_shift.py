@@ -1,4 +1,4 @@
-"""Whether a context's positions can be moved: ``llama_memory_can_shift`` from the header alone."""
+"""Whether cached positions can be moved: ``llama_memory_can_shift``, from the header alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SECTIONS: Final = frozenset(
 )
 """Architectures whose positions always have several parts, M-RoPE (src/llama-model.cpp)."""
 _MAY_HAVE_SECTIONS: Final = frozenset({"glm4", "glm4moe", "hunyuan_vl", "bailingmoe3"})
-"""Those that have them if the header gives sections."""
+"""Architectures whose positions have several parts if the header gives sections."""
 
 
 def unmovable(facts: Facts) -> str | None:
     """Why the server cannot move cached positions; None where it can.
 
     Raises:
-        MissingError: The model's header is not at hand.
+        MissingError: There is no model header to read.
     """
     if facts.command.has("--mmproj") or facts.command.has("--mmproj-url"):
         return "--mmproj is given"
@@ -28,7 +28,7 @@ def unmovable(facts: Facts) -> str | None:
     from arriero.memory.architectures import Memory
 
     if hparams.arch == "step35" or hparams.memory is Memory.DSV4:
-        return f"the cache of {hparams.arch} cannot be moved"
+        return f"positions in the cache of {hparams.arch} cannot be moved"
     return _window(facts)
 
 
@@ -38,7 +38,7 @@ def _has_sections(facts: Facts) -> bool:
 
 
 def _window(facts: Facts) -> str | None:
-    """A window's cache can be moved only along with the other one: if it is as long."""
+    """A window's cache can be moved only together with the other one, so it must be as long."""
     context = facts.plan.context
     if not facts.hparams.has_window or facts.launch.params.swa_full or context is None:
         return None
@@ -46,4 +46,4 @@ def _window(facts: Facts) -> str | None:
     cells = max(windows, default=context.n_ctx)
     if cells >= context.n_ctx:
         return None
-    return f"the cache of its sliding window has {cells} cells of {context.n_ctx}"
+    return f"the sliding window's cache has {cells} cells; the context has {context.n_ctx}"

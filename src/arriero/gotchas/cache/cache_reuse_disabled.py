@@ -1,25 +1,26 @@
-"""--cache-reuse is switched off on models whose cached positions cannot be moved
+"""--cache-reuse is switched off for models whose cached positions cannot be moved
 
 Symptom
 -------
-`cache_reuse is not supported by this context, it will be disabled` at the start (or `by
-multimodal`). A prompt that changes near its beginning is read again from there on.
+The log says `cache_reuse is not supported by this context, it will be disabled` at the start (or
+`by multimodal`). A prompt that changes near its beginning is read again from the change on.
 
 Root cause
 ----------
-`--cache-reuse N` takes pieces of N tokens and more from the cache although something before them
-changed, by moving their positions. That is not possible with positions of several parts (M-RoPE:
-qwen35, qwen3vl, even for text), nor where sliding-window layers have a cache of their own length,
-nor with `--mmproj`. The plain reuse of a common beginning does not need it.
+`--cache-reuse N` takes pieces of at least N tokens from the cache although something before them
+changed. To do so it moves their positions. That is impossible when positions have several parts
+(M-RoPE: qwen35, qwen3vl, even for text), when sliding-window layers have a shorter cache of their
+own, and with `--mmproj`. Reusing a common beginning of two prompts works without it.
 
 Workaround
 ----------
-Leave the flag out. What changes between requests (dates, open files) belongs to the end of the
+Leave the flag out. Put whatever changes between requests (dates, open files) at the end of the
 prompt.
 
 Better fix
 ----------
-None known for M-RoPE; `--swa-full` allows it for sliding windows, at the cost of their size.
+None is known for M-RoPE. `--swa-full` makes it work for sliding windows, but their cache then takes
+its full size.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if why := unmovable(facts):
         yield Found(
-            because=f"--cache-reuse: {why}",
+            because=f"--cache-reuse has no effect: {why}",
             edit=(Edit(flag="--cache-reuse"),),
             flag="--cache-reuse",
         )

@@ -1,22 +1,22 @@
-"""A quantised cache type whose blocks do not divide the heads: the context is refused
+"""The engine refuses a quantised cache type whose block size does not divide the model's head size
 
 Symptom
 -------
 `K cache type q8_0 with block size 32 does not divide n_embd_head_k=80`, then errors about the
-context and the model; exit 1, on some older builds SIGSEGV.
+context and the model. Exit status 1; SIGSEGV on some older builds.
 
 Root cause
 ----------
-Quantised types store 32 elements to a block, and flash attention reads the cache head by head. A
-head of 80 elements (phi-2, stablelm-3b) has no whole number of blocks.
+Quantised types store 32 elements in a block, and flash attention reads the cache head by head. A
+head of 80 elements (phi-2, stablelm-3b) is not a whole number of blocks.
 
 Workaround
 ----------
-`-ctk f16 -ctv f16` for such a model. To save memory take a smaller context or fewer slots.
+Use `-ctk f16 -ctv f16` for such a model. To save memory, set a smaller context or fewer slots.
 
 Better fix
 ----------
-Heads could be padded in the cache, as it is done for other sizes elsewhere.
+The cache could pad the heads, as other code does for other sizes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         odd = [size for size in sizes if size % block]
         if odd:
             yield Found(
-                because=f"{flag} {types[flag]} has blocks of {block} and heads have {odd[0]}",
+                because=f"{flag} {types[flag]} has blocks of {block} elements;"
+                f" the model's heads have {odd[0]}",
                 edit=(Edit(flag=flag, value="f16"),),
                 flag=flag,
             )

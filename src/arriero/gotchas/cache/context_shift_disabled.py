@@ -1,24 +1,26 @@
-"""--context-shift does nothing on models whose cached positions cannot be moved
+"""--context-shift does nothing for models whose cached positions cannot be moved
 
 Symptom
 -------
-`KV cache shifting is not supported for this context, disabling KV cache shifting` at the start.
-An answer then ends when the slot's context is full (`"truncated": true`), as without the flag.
+The log says `KV cache shifting is not supported for this context, disabling KV cache shifting` at
+the start. An answer then ends when the slot's context is full (`"truncated": true`), as if the flag
+were not there.
 
 Root cause
 ----------
-A shift drops old tokens and moves the positions of the others. That is not possible with positions
-of several parts (M-RoPE: qwen35, qwen3vl, even for text), nor where sliding-window layers have a
-cache of their own length, nor with `--mmproj`. Recurrent state has no positions and does not mind.
+A shift drops old tokens and moves the positions of the others. That is impossible when positions
+have several parts (M-RoPE: qwen35, qwen3vl, even for text), when sliding-window layers have a
+shorter cache of their own, and with `--mmproj`. Recurrent state has no positions and does not
+prevent a shift.
 
 Workaround
 ----------
-Plan for the end of the context: a larger `-c`, or a client that shortens its history. With a
-sliding window `--swa-full` makes both caches as long as each other, at the cost of their size.
+Expect the context to end: set a larger `-c`, or let the client shorten its history. For a sliding
+window, `--swa-full` makes both caches equally long; the window's cache then takes its full size.
 
 Better fix
 ----------
-Refuse the flag for a model that cannot do it, or say in the reply why it ended.
+Refuse the flag for a model that cannot use it, or say in the reply why the answer ended.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if why := unmovable(facts):
         yield Found(
-            because=f"--context-shift: {why}",
+            because=f"--context-shift has no effect: {why}",
             edit=(Edit(flag="--context-shift"),),
             flag="--context-shift",
         )

@@ -2,25 +2,25 @@
 
 Symptom
 -------
-A chat gets slower with every turn. With `-lv 4` the log says `forcing full prompt re-processing
-due to lack of cache data`, and `cache_n` in the reply is 0 although most of the prompt was sent
-before.
+A chat gets slower with every turn. With `-lv 4` the log says `forcing full prompt re-processing due
+to lack of cache data`, and `cache_n` in the reply is 0 although most of the prompt was sent before.
 
 Root cause
 ----------
-Recurrent state is that after the last token and cannot be rolled back to where two prompts part,
-nor can a sliding window bring back what has left it. What can be gone back to are context
-checkpoints, copies made while a prompt is read. With `-ctxcp 0`, which saves their memory, there is
-none, and a prompt that is not exactly the old one and more starts at 0.
+Recurrent state describes the text up to its last token. It cannot be rolled back to the token where
+two prompts begin to differ, and a sliding window cannot bring back what has left it. The server can
+only go back to a context checkpoint, a copy made while the prompt was read. `-ctxcp 0` saves the
+memory of checkpoints, so there is none to go back to. Then a prompt that does not continue the old
+one exactly is read from its beginning.
 
 Workaround
 ----------
-Keep some: `-ctxcp 4`. They cost a copy of the recurrent state, or of the window, each. Clients
-help if they send back what the model said unchanged.
+Keep some checkpoints: `-ctxcp 4`. Each costs a copy of the recurrent state, or of the window.
+Clients help when they send the model's own answers back unchanged.
 
 Better fix
 ----------
-A limit by bytes in place of a count, so that memory and speed can be weighed (also asked for
+A limit in bytes instead of a count, so that users can weigh memory against speed (also requested
 upstream).
 """
 
@@ -78,8 +78,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     layers = sum(facts.hparams.is_recurrent)
     if layers:
         yield Found(
-            because=f"-ctxcp 0 and {layers} recurrent layers: a prompt that parts from the last one"
-            " is read from its beginning",
+            because=f"-ctxcp 0 and {layers} recurrent layers: a prompt that differs from the last"
+            " one is read from its beginning",
             edit=_KEPT if facts.has_room(_KEPT) else (),
             flag="-ctxcp",
         )

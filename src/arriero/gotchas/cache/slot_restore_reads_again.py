@@ -1,22 +1,22 @@
-"""A restored slot of a hybrid, recurrent or sliding-window model is read again, or ends the server
+"""A restored slot of a hybrid, recurrent or sliding-window model reads its prompt again or crashes
 
 Symptom
 -------
-`/slots/0?action=restore` says that all tokens were restored, and the next request reads the whole
-prompt (`cache_n` 0). On purely recurrent models the very prompt that was restored may end the
-server (`GGML_ABORT`).
+`/slots/0?action=restore` says that all tokens were restored, but the next request reads the whole
+prompt (`cache_n` 0). With purely recurrent models, sending exactly the restored prompt may crash
+the server (`GGML_ABORT`).
 
 Root cause
 ----------
-A slot's file holds its last state. To continue, at least one token has to be read again, and such
-state cannot be taken back by one; checkpoints could, and builds up to 11434 do not save them with
-the slot. Builds near 11549 do, and each adds its size to the file.
+A slot's file holds its last state. To continue, the server must read at least one token again, and
+such a state cannot be rolled back by one token. Checkpoints would allow it, but builds up to 11434
+do not save them with the slot. Builds near 11549 do; each checkpoint adds its size to the file.
 
 Workaround
 ----------
-Keep the server running instead of restoring. After a restore, send a prompt that goes on from the
-restored one and differs from it by more than nothing: never exactly the same. `cache_n` of the
-answer is the only proof.
+Keep the server running instead of restoring. After a restore, send a prompt that continues the
+restored one with new tokens, never exactly the same prompt. Only `cache_n` in the answer proves
+that the restored tokens were used.
 
 Better fix
 ----------
@@ -68,7 +68,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because="--slot-save-path, and the model has "
             + ("recurrent state" if recurrent else "sliding windows")
-            + ": what is restored is read again",
+            + ": a restored prompt is read again",
             flag="--slot-save-path",
         )
 

@@ -1,1 +1,1 @@
-"""Speculative decoding: what is loaded and what drafts."""
+"""Speculative decoding: which draft model is loaded, and whether it drafts."""

@@ -1,27 +1,27 @@
-"""A draft model, or MTP, has a context of its own as long as the model's, with buffers of its own
+"""A draft model, or MTP, has a context of its own, as long as the model's, with its own buffers
 
 Symptom
 -------
-The model loads and its context is made, and then the draft's context fails: out of memory in
-`graph_reserve`, or `failed to create MTP context`. Where the device has nothing left at all, the
-load ends with `vector::_M_range_check: __n (which is 1) >= this->size() (which is 1)`: shares of a
-device without free memory are not numbers. Builds before about b9760 went on without drafting, and
-said so only in the log.
+The model loads and its context is created. Then the draft's context fails: out of memory in
+`graph_reserve`, or `failed to create MTP context`. If a device has no memory left at all, the load
+ends with `vector::_M_range_check: __n (which is 1) >= this->size() (which is 1)`, because the share
+of a device without free memory is not a number. Builds before about b9760 went on without drafting
+and said so only in the log.
 
 Root cause
 ----------
-Drafting needs a second context. It takes `-c` from the model, so that its KV cache grows with it,
-and it has a compute buffer of its own, which is not shared with the model's. `--fit` counts it in
-newer builds only.
+Drafting needs a second context. It has the same `-c` as the model, so its KV cache grows with it.
+It also has a compute buffer of its own, which it does not share with the model. `--fit` counts it
+only in newer builds.
 
 Workaround
 ----------
-A smaller `-c` or `-ub`; the draft's cache in `-ctkd q8_0 -ctvd q8_0`; or the draft model on the
-host with `-ngld 0`. `arriero plan` shows the draft's lines.
+Set a smaller `-c` or `-ub`, use `-ctkd q8_0 -ctvd q8_0` for the draft's cache, or keep the draft
+model on the host with `-ngld 0`. `arriero plan` shows the draft's lines.
 
 Better fix
 ----------
-A context for drafting of its own length, and one compute buffer for both.
+A separate context length for drafting, and one compute buffer for both.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not drafts or not (model or "draft-mtp" in drafts):
         return
     tokens = facts.command.number("-c") or 0
-    length = f"{tokens} tokens, -c" if tokens > 0 else "as many tokens as the model's"
+    length = f"{tokens} tokens (-c)" if tokens > 0 else "the same length as the model's"
     yield Found(
-        because=f"{model or drafts[0]} drafts with a context of its own, of {length}",
+        because=f"{model or drafts[0]} drafts in a second context of {length}",
         flag="-md" if model else "--spec-type",
     )

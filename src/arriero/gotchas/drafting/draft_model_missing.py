@@ -2,25 +2,25 @@
 
 Symptom
 -------
-`failed to initialize speculative decoding context: draft-simple requires a draft context`, and the
-server listens and serves as if nothing were wrong, without drafting. Builds of some weeks before
-end there with SIGSEGV and no message; the last line, if it is not lost, is that of the drafting's
-settings, with `ctx_tgt=no, ctx_dft=no`. `draft-eagle3` and `draft-dflash` say nothing at all and
-serve.
+The log says `failed to initialize speculative decoding context: draft-simple requires a draft
+context`. The server then listens and serves as if nothing were wrong, without drafting. Builds some
+weeks older die there with SIGSEGV and no message; their last line, if it is not lost, shows the
+settings for drafting with `ctx_tgt=no, ctx_dft=no`. `draft-eagle3` and `draft-dflash` say nothing
+at all and serve.
 
 Root cause
 ----------
-These types draft with a second model, and nothing checks that one was given. Failing to set
-drafting up is not an error for the server.
+These types draft with a second model, and nothing checks that one was given. For the server it is
+not an error if drafting cannot be set up.
 
 Workaround
 ----------
-Give the model with `-md`. Types that need none are `draft-mtp`, for a model that has layers for
-it, and those of `ngram-`.
+Give the draft model with `-md`. `draft-mtp`, for a model that has the layers for it, and the types
+that begin with `ngram-` need none.
 
 Better fix
 ----------
-Refuse the flag where flags are read.
+Refuse the command when its flags are read.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     others = [kind for kind in kinds if kind not in _NEED_MODEL]
     crashes = facts.build is not None and facts.build <= _CRASHES_UNTIL
     yield Found(
-        because=f"--spec-type {needing[0]} drafts with a model of its own, and there is no -md",
+        because=f"--spec-type {needing[0]} needs a draft model, but there is no -md",
         severity=Severity.ERROR if crashes and "draft-simple" in needing else None,
         edit=(Edit(flag="--spec-type", value=",".join(others) or None),),
         flag="--spec-type",

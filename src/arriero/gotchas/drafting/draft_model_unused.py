@@ -1,24 +1,24 @@
-"""`-md` without `--spec-type`: the draft model is loaded, takes memory, and drafts nothing
+"""`-md` without `--spec-type`: the draft model is loaded, takes memory and drafts nothing
 
 Symptom
 -------
-No faster than before; `draft_n` is missing from the timings. The log says `loading draft model`,
-shows its weights and its KV cache, and only with `-lv 4` `no implementations specified for
-speculative decoding`, which it says without a draft model too.
+The server is no faster than before; `draft_n` is missing from the timings. The log says `loading
+draft model` and shows its weights and its KV cache. Only with `-lv 4` it says `no implementations
+specified for speculative decoding`, which it also says without a draft model.
 
 Root cause
 ----------
-Which way to draft is a flag of its own, `--spec-type`, and it is `none` unless given. Loading
-follows `-md` alone. Documentation and older commands have `-md` by itself.
+A separate flag, `--spec-type`, chooses how to draft, and its default is `none`. `-md` alone loads
+the model. Documentation and older commands use `-md` by itself.
 
 Workaround
 ----------
-`--spec-type draft-simple` for an ordinary small model; a model trained to draft has a type of its
-own (`draft-eagle3`, `draft-dflash`, `draft-mtp`). Or leave `-md` out and keep the memory.
+Add `--spec-type draft-simple` for an ordinary small model. A model that was trained to draft has
+its own type (`draft-eagle3`, `draft-dflash`, `draft-mtp`). Or leave `-md` out to save the memory.
 
 Better fix
 ----------
-A warning, or take `draft-simple` when a draft model is given.
+Warn, or use `draft-simple` when a draft model is given.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ GOTCHA = Gotcha(
     related=("draft-model-missing",),
 )
 _TRAINED = re.compile(r"mtp|eagle|dflash|dspark", re.IGNORECASE)
-"""Names of models that draft in a way of their own."""
+"""Names of models that need their own way to draft."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -71,10 +71,10 @@ def detect(facts: Facts) -> Iterator[Found]:
     if kind not in (None, "none"):
         return
     flag = "-md" if command.value("-md") else "-hfd"
-    said = "--spec-type is none unless given" if kind is None else "--spec-type is none"
+    said = "--spec-type is not given" if kind is None else "--spec-type is none"
     simple = Edit(flag="--spec-type", value="draft-simple")
     yield Found(
-        because=f"{flag} {model} is loaded, and {said}: nothing drafts with it",
+        because=f"{flag} {model} is loaded, but {said}: nothing drafts with it",
         edit=() if _TRAINED.search(model) else (simple,),
         flag=flag,
     )

@@ -1,23 +1,24 @@
-"""Builds of early 2026 do not draft for hybrid models, and load the draft model all the same
+"""Builds of early 2026 load the draft model of a hybrid model but do not draft with it
 
 Symptom
 -------
-`the target context does not support partial sequence removal` and `speculative decoding not
-supported by this context`. The server serves without drafting; the draft model has taken its
-memory.
+The log says `the target context does not support partial sequence removal` and `speculative
+decoding not supported by this context`. The server serves without drafting, but the draft model has
+taken its memory.
 
 Root cause
 ----------
-Rejected tokens have to be taken back, and recurrent state could not be rolled back then. Builds
-since about b9130 keep copies of it for that.
+The server must roll back rejected tokens, and these builds could not roll back recurrent state.
+Since about b9130 the engine keeps copies of the state for that.
 
 Workaround
 ----------
-A newer build with `--spec-type draft-mtp`, where the model has layers for it, or leave `-md` out.
+Use a newer build with `--spec-type draft-mtp`, if the model has the layers for it. Or leave `-md`
+out.
 
 Better fix
 ----------
-None needed since then.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -61,6 +62,6 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because=f"-md for a model with recurrent layers, {told(facts)}: it may not draft",
             applies=Applies.MAYBE,
-            missing=("which build was the first to roll recurrent state back",),
+            missing=("which build was the first that rolls recurrent state back",),
             flag="-md",
         )

@@ -1,23 +1,24 @@
-"""Drafting multiplies recurrent state: one copy more for each token that may be drafted
+"""Drafting multiplies recurrent state: one more copy for each token that may be drafted
 
 Symptom
 -------
-With `--spec-type draft-mtp` a hybrid model takes several times the recurrent state it took before:
-149.6 MiB become 1047.4 with six drafted tokens, for each slot. The log shows `n_rs_seq = 6`.
+With `--spec-type draft-mtp` a hybrid model takes several times the recurrent state that it took
+before: with six drafted tokens, 149.6 MiB become 1047.4 for each slot. The log shows `n_rs_seq =
+6`.
 
 Root cause
 ----------
-Recurrent state cannot be rolled back, and drafted tokens that are rejected must be. So the state
-after each drafted token is kept: `1 + --spec-draft-n-max` rows in f32 for each slot. The context's
-length and the cache types have no part in it.
+Recurrent state cannot be rolled back, but rejected tokens must be. So the engine keeps the state
+after each drafted token: `1 + --spec-draft-n-max` rows in f32 for each slot. The context length and
+the cache types do not change this.
 
 Workaround
 ----------
-`--spec-draft-n-max 2` or 3: later tokens are rarely accepted. Fewer slots (`-np 1`).
+Set `--spec-draft-n-max 2` or 3: later tokens are rarely accepted. Or use fewer slots (`-np 1`).
 
 Better fix
 ----------
-Copies in fewer bits, or one for several slots.
+Copies in fewer bits, or one copy for several slots.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     size = bytes_of(facts.plan, Component.RS)
     yield Found(
-        because=f"{planes} drafted tokens keep {planes} copies more of the recurrent state:"
+        because=f"{planes} drafted tokens need {planes} more copies of the recurrent state:"
         f" {human(size)} instead of {human(size // (1 + planes))}",
         edit=_FEWER if planes > _FEW and not facts.has_room(()) else (),
         flag="--spec-draft-n-max",

@@ -1,1 +1,1 @@
-"""What a file that holds commands says otherwise than its writer meant."""
+"""Files of commands that do not say what their writer meant."""

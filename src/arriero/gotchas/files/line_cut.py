@@ -1,18 +1,18 @@
-"""Lines that begin with a flag belong to no command: the server starts without them
+"""Lines that begin with a flag are not part of the command: the server starts without them
 
 Symptom
 -------
-Flags have no effect, and the shell says `--flag: command not found` (127) once the server has
-ended, or at once where it runs in the background.
+Flags have no effect. The shell says `--flag: command not found` (127) once the server has ended, or
+at once if the server runs in the background.
 
 Root cause
 ----------
-A command goes on in the next line only behind a backslash that is the very last character. One
-that is missing, one with a space behind it, or a line of comment in between ends the command.
+A command continues on the next line only after a backslash that is the very last character of its
+line. A missing backslash, a space after it, or a comment line in between ends the command.
 
 Workaround
 ----------
-A backslash at the end of each line but the last, and no comments among them.
+End every line except the last with a backslash, and put no comments between the lines.
 
 Better fix
 ----------

@@ -1,25 +1,25 @@
-"""A models preset says something else to the engine than to its reader
+"""The engine reads a models preset differently from what its writer meant
 
 Symptom
 -------
-A model is not found though its path is right, a switch that was turned off is on, settings of a
-section have no effect. The router starts and says nothing.
+A model is not found although its path is right, a switch that was turned off is on, or the settings
+of a section have no effect. The router starts and says nothing.
 
 Root cause
 ----------
-`#` and `;` begin a comment anywhere, in the middle of a path, of quotes or of JSON too, and nothing
-escapes them. Quotes are part of the value. A switch is turned off by `off`, `false`, `disabled` and
-`0` alone; every other word turns it on, `no` included. A section that is there twice counts as its
-second half: the first is dropped whole.
+`#` and `;` begin a comment anywhere, even inside a path, quotes or JSON, and nothing escapes them.
+Quotes become part of the value. Only `off`, `false`, `disabled` and `0` turn a switch off; every
+other word turns it on, even `no`. If a section appears twice, only the second one counts: the first
+is dropped whole.
 
 Workaround
 ----------
-Values without quotes, `#` and `;`. Rename the file, or give what needs them as a variable of the
-router: models inherit its environment.
+Write values without quotes, `#` and `;`. If a value needs them, rename the file, or set the value
+as an environment variable of the router: its models inherit it.
 
 Better fix
 ----------
-The engine could take quotes off, and refuse words that are no truth.
+The engine could remove quotes, and refuse words that are neither true nor false.
 """
 
 from __future__ import annotations

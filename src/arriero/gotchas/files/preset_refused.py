@@ -1,24 +1,23 @@
-"""The router cannot read its models preset, and does not start
+"""The router cannot read its models preset and does not start
 
 Symptom
 -------
 `failed to initialize router models: failed to parse server config file`, or `option '…' not
-recognized in preset '…'`, and exit status 1. No line is named.
+recognized in preset '…'`, and exit status 1. The message names no line.
 
 Root cause
 ----------
-The preset has a grammar of its own, stricter than that of other INI files: nothing but a comment
-may be indented, a key and its value are parted by `=`, a byte order mark is an error. Keys are
-flags without their dashes, letter by letter: underscores, which flags themselves may have, are not
-taken for dashes.
+The preset has its own grammar, which is stricter than that of other INI files. Only comments may be
+indented, a key and its value are separated by `=`, and a byte order mark is an error. Keys are
+flags without their dashes, letter by letter: flags may be written with underscores, keys may not.
 
 Workaround
 ----------
-Write the line as the engine reads it: `key = value` from the first column.
+Write the line as the engine reads it: `key = value`, starting in the first column.
 
 Better fix
 ----------
-The engine could name the line, and take underscores in keys as it does in flags.
+The engine could name the line, and accept underscores in keys as it does in flags.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""A section of a models preset without a model: its server becomes a second router
+"""A section of a models preset names no model: its server becomes a second router
 
 Symptom
 -------
-The model is listed and loads for ever: a request for it waits and never gets an answer.
+The model is listed and loads forever: a request for it waits and never gets an answer.
 
 Root cause
 ----------
-The router starts llama-server with the section's keys. Without a model that is a router too, which
-never says that it is ready. A section may leave the model out only if the router knows one of that
-name from its cache or from `--models-dir`. Keys before the first section make one called `default`.
+The router starts llama-server with the keys of the section. Without a model, that server is also a
+router, and it never says that it is ready. A section may leave the model out only if the router has
+a model of the section's name in its cache or in `--models-dir`. Keys before the first section form
+a section called `default`.
 
 Workaround
 ----------
-`model = …` or `hf-repo = …` in the section; `[*]` for what holds for all models.
+Write `model = …` or `hf-repo = …` in the section. Put settings for all models under `[*]`.
 
 Better fix
 ----------

@@ -1,1 +1,1 @@
-"""Flags that the engine refuses, or takes for something else."""
+"""Flags that the engine refuses or understands differently."""

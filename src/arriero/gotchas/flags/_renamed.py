@@ -1,4 +1,4 @@
-"""Flags that some builds have and others do not, and what stands for them."""
+"""Flags that some builds have and others do not, and their new names."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _SUCCESSORS: Final = {
     "--system-prompt-file": None,
     "-spf": None,
 }
-"""Old name → new name; None where nothing takes its place. Builds 10068 and later refuse them all
-(their own ``--help`` names the successors of those that it still lists)."""
+"""Old name → new name; None if there is no successor. Builds 10068 and later refuse them all (their
+own ``--help`` names the successors of those that it still lists)."""
 
 
 @dataclass(frozen=True)
 class Renamed:
-    """What became of a flag. ``new`` is a flag of this engine, or None."""
+    """What happened to a flag. ``new`` is its new name in this engine, or None."""
 
     new: str | None
     story: str
 
 
 def renamed(name: str, facts: Facts) -> Renamed | None:
-    """What is known about a flag that this engine refuses; None if it is none that ever was."""
+    """What happened to a flag that this engine refuses; None if no build ever had it."""
     flags, spelling = facts.command.flags, normalise(name)
     if flags.knows(name):
         return None
     if spelling in _SUCCESSORS:
         new = _SUCCESSORS[spelling]
         known = new if new and flags.knows(new) else None
-        return Renamed(known, f"gone since build {_OLDEST} or earlier")
+        return Renamed(known, f"removed in build {_OLDEST} or earlier")
     elsewhere = [build for build in BUILTIN if builtin_flags(build).knows(name)]
     if not elsewhere:
         return None
@@ -57,7 +57,7 @@ def renamed(name: str, facts: Facts) -> Renamed | None:
     if elsewhere[0] > here:
         return Renamed(None, f"newer builds have it (seen in {elsewhere[0]}), this one does not")
     gone = next((b for b in BUILTIN if b > elsewhere[-1]), here)
-    return Renamed(None, f"last seen in build {elsewhere[-1]}, gone in {gone}")
+    return Renamed(None, f"last seen in build {elsewhere[-1]}, removed in {gone}")
 
 
 _OLDEST: Final = 10068

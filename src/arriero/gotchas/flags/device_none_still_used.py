@@ -1,25 +1,26 @@
-"""`-dev none` keeps layers off the GPU, and the GPU's driver is opened all the same
+"""`-dev none` keeps layers off the GPU, but the engine still opens the GPU's driver
 
 Symptom
 -------
-`-dev none` or `-ngl 0`, and `nvidia-smi` shows some hundred MiB for the server; with `--mmproj`
-more, and long prompts take device memory too. On a card that is full the start fails.
+With `-dev none` or `-ngl 0`, `nvidia-smi` still shows some hundred MiB for the server. With
+`--mmproj` it is more, and long prompts take device memory too. If the card is full, the start
+fails.
 
 Root cause
 ----------
-The flag says where layers go. Every backend that is compiled in still opens its devices (a CUDA
-context takes about 300 MiB), the projector goes to the first GPU unless told otherwise, and with
-`-ngl 0` large products of matrices are sent to the GPU for speed (`--op-offload`).
+The flag only says where layers go. Every compiled-in backend still opens its devices (a CUDA
+context takes about 300 MiB). The projector goes to the first GPU unless another place is given. And
+with `-ngl 0` the engine still sends large matrix products to the GPU for speed (`--op-offload`).
 
 Workaround
 ----------
-Hide the device: `CUDA_VISIBLE_DEVICES=`, `HIP_VISIBLE_DEVICES=` or `GGML_VK_VISIBLE_DEVICES=` with
-an empty value in the server's environment. `--no-mmproj-offload` and `--no-op-offload` keep
-projector and products on the CPU.
+Hide the device: set `CUDA_VISIBLE_DEVICES=`, `HIP_VISIBLE_DEVICES=` or `GGML_VK_VISIBLE_DEVICES=`
+to an empty value in the server's environment. `--no-mmproj-offload` and `--no-op-offload` keep the
+projector and matrix products on the CPU.
 
 Better fix
 ----------
-Leave devices alone that nothing is to run on.
+Do not open devices on which nothing is to run.
 """
 
 from __future__ import annotations

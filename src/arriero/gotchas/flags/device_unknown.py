@@ -1,24 +1,24 @@
-"""A device or buffer type that this engine does not have: it ends at once
+"""The command names a device or buffer type that this engine does not have: it ends at once
 
 Symptom
 -------
 `error while handling argument "-dev": invalid device: CUDA0`, or `error while handling argument
-"-ot": unknown buffer type` with the list of those there are; exit 1. Often a command from a machine
-with another backend, or a container that was not given the card.
+"-ot": unknown buffer type` with a list of the known ones. Exit status 1. Often the command comes
+from a machine with another backend, or the container was not given the card.
 
 Root cause
 ----------
-Names of devices are those of the backends that were found at the start: `Vulkan0` in a Vulkan
-build, `CUDA0` in a CUDA build, and none where the driver shows no card. `-ot` takes their buffer
+Device names depend on the backends that the engine finds at its start: `Vulkan0` in a Vulkan build,
+`CUDA0` in a CUDA build, and none if the driver shows no card. `-ot` takes the names of their buffer
 types, letter by letter.
 
 Workaround
 ----------
-`llama-server --list-devices` shows what there is. Without the flag all of them are used.
+Run `llama-server --list-devices` to see the devices. Without the flag, the engine uses all of them.
 
 Better fix
 ----------
-Print the devices there are with the error of `-dev`, as `-ot` does for buffer types.
+List the known devices in the error of `-dev`, as `-ot` does for buffer types.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         there = ", ".join(device.name for device in facts.devices) or "none"
         yield Found(
-            because=f"{flag} names {names[0]}; devices there are: {there}",
+            because=f"{flag} names {names[0]}; this engine's devices: {there}",
             edit=(Edit(flag=flag),) if command.count(flag) == 1 else (),
             flag=flag,
         )

@@ -1,24 +1,25 @@
-"""-cmoe or -ncmoe on a model without experts: nothing moves, and fit may not either
+"""-cmoe or -ncmoe for a model without experts: nothing moves, and --fit may not move anything
 
 Symptom
 -------
-Memory is the same as without the flag, and nothing is said about it. Where memory is short, the
-start fails although `--fit` would have helped: `failed to fit params to free device memory:
+The server takes the same memory as without the flag and says nothing about it. If memory is short,
+the start fails although `--fit` would have helped: `failed to fit params to free device memory:
 model_params::tensor_buft_overrides already set by user, abort`.
 
 Root cause
 ----------
-Both flags are patterns of tensor names, `ffn_*_exps`, which a dense model does not have; one that
-fits nothing is not an error. Any pattern at all, of `-ot` too, keeps `--fit` from placing weights.
+Both flags are patterns of tensor names, `ffn_*_exps`, and a dense model has no such tensors. A
+pattern that matches nothing is not an error. But any pattern, also one of `-ot`, keeps `--fit` from
+placing weights.
 
 Workaround
 ----------
-Leave it out. For a dense model fewer layers on the device (`-ngl`) do what it was meant for, and
-without it `--fit` finds how many.
+Leave the flag out. For a dense model, put fewer layers on the device (`-ngl`), or let `--fit` find
+how many.
 
 Better fix
 ----------
-Warn about a pattern that fits no tensor; count only those that do as set by the user.
+Warn about a pattern that matches no tensor, and let only patterns that match one stop `--fit`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not any("exps" in tensor.name for tensor in facts.header.tensors):
         told = " and ".join(f"{name} {command.value(name)}" for name in given)
         yield Found(
-            because=f"{told}: the model has no tensors of experts",
+            because=f"{told}: the model has no expert tensors",
             edit=tuple(Edit(flag=name) for name in given),
             flag=given[0],
         )
@@ -76,7 +77,7 @@ def _is_on(facts: Facts, name: str) -> bool:
 
 
 _BASE = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-op-offload --no-warmup"
-"""A margin that no device has, so that fit has something to do on every machine."""
+"""A margin larger than any device, so that --fit must act on every machine."""
 _RUN = EngineRun(flags=f"{_BASE} -ncmoe 2", env=STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"})
 
 REPRODUCTIONS = (

@@ -3,21 +3,21 @@
 Symptom
 -------
 `error: invalid argument: --flag`, or `the argument has been removed. use --other`, and exit status
-1: a command that worked before an update, or one from an older post.
+1. The command worked before an update, or it comes from an older post.
 
 Root cause
 ----------
 llama.cpp renames flags without keeping the old name. The flags for drafting became `--spec-draft-*`
-and `--spec-ngram-*`; the spacing of checkpoints became `--checkpoint-min-step`. The other way
-round, flags of a newer build are unknown to an older one.
+and `--spec-ngram-*`; the distance between checkpoints became `--checkpoint-min-step`. The reverse
+happens too: an older build does not know the flags of a newer one.
 
 Workaround
 ----------
-The new name, where there is one; the value keeps its meaning.
+Use the new name, if there is one; the value keeps its meaning.
 
 Better fix
 ----------
-Deprecate for a while before removing, as was done with `--mmap` and `--mlock`.
+Keep deprecated names for a while before removing them, as for `--mmap` and `--mlock`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         story = renamed(item.name, facts)
         if story is None:
             continue
-        told = f"; it is {story.new} now" if story.new else ""
+        told = f"; its new name is {story.new}" if story.new else ""
         yield Found(
             because=f"{item.name}: {story.story}{told}",
             applies=Applies.YES if facts.own else Applies.MAYBE,

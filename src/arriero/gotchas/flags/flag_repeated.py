@@ -1,24 +1,24 @@
-"""A flag is given twice, or beside its variable, with another value: only one of them counts
+"""A flag is given twice, or as flag and variable, with different values: only one of them counts
 
 Symptom
 -------
-The server runs with another value than the one that was looked at. With the same spelling twice it
-warns (`DEPRECATED: argument '-c' specified multiple times`); with two spellings of one flag
-(`-c` and `--ctx-size`), or with a switch and its opposite, it says nothing. Beside a variable the
-flag wins: `LLAMA_ARG_CTX_SIZE environment variable is set, but will be overwritten`.
+The server runs with another value than the one you looked at. If the same spelling appears twice it
+warns (`DEPRECATED: argument '-c' specified multiple times`). For two spellings of one flag (`-c`
+and `--ctx-size`), or a switch and its opposite, it says nothing. A flag wins over a variable:
+`LLAMA_ARG_CTX_SIZE environment variable is set, but will be overwritten`.
 
 Root cause
 ----------
-Variables are applied first, then flags in their order, each over the one before. The warning
+The engine applies variables first, then flags in their order; the last one wins. The warning
 compares the words as typed, not the flags that they stand for.
 
 Workaround
 ----------
-Keep the one that is meant, above all where a command is put together from parts.
+Keep only the value that you mean, above all in a command that a script puts together from parts.
 
 Better fix
 ----------
-Warn by flag instead of by spelling.
+Warn about the same flag instead of the same spelling.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _ONE_EACH = frozenset(
      "-ctxcp", "-ncmoe", "-sm", "-ts", "-mg", "-dev", "-fit", "-m", "--host", "--port",
      "--mmap", "--mlock", "--context-shift", "--swa-full", "-kvo", "-md", "--mmproj"}
 )  # fmt: skip
-"""Flags of one value; others add up (`-ot`, `--lora`, `--rpc`)."""
+"""Flags with one value; values of others add up (`-ot`, `--lora`, `--rpc`)."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -74,7 +74,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         typed = [item for item in command.items if item.flag is command.flags.get(name)]
         told = " and ".join(" ".join((item.name, *item.values)) for item in typed)
         yield Found(
-            because=f"{told}: the last one counts",
+            because=f"{told}: only the last one counts",
             edit=(Edit(flag=name), Edit(flag=name, value=values[-1])),
             flag=name,
         )
@@ -88,9 +88,9 @@ def _beside_variable(facts: Facts, name: str) -> Iterator[Found]:
     other = command.environ.get(flag.env)
     if other is None or other.strip() == values[-1]:
         return
-    own = flag.env in command.env  # one from outside cannot be taken out of a command
+    own = flag.env in command.env  # an edit of the command cannot remove one from outside
     yield Found(
-        because=f"{name} {values[-1]} and {flag.env}={other}: the flag counts",
+        because=f"{name} {values[-1]} and {flag.env}={other}: only the flag counts",
         severity=Severity.INFO,
         edit=(Edit(flag=name), Edit(flag=name, value=values[-1])) if own else (),
         flag=name,

@@ -1,4 +1,4 @@
-"""The engine does not know a flag, and refuses to start
+"""The engine does not know a flag and refuses to start
 
 Symptom
 -------
@@ -6,16 +6,16 @@ Symptom
 
 Root cause
 ----------
-A typing error, a flag of another program (`llama-cli`, a fork) or of another build. llama-server
-reads its command line to the first word that it does not know.
+A typing error, or a flag of another program (`llama-cli`, a fork) or of another build. llama-server
+stops at the first word of its command line that it does not know.
 
 Workaround
 ----------
-The flag that was meant, if one looks like it, or none.
+Use the flag that was meant, if one looks like it, or remove the flag.
 
 Better fix
 ----------
-llama-server could name the nearest flags that it has.
+llama-server could name its flags that look most like it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GOTCHA = Gotcha(
 )
 _ALIKE = 0.72
 _SAME = 0.88
-"""So close that it must be a slip of the finger."""
+"""So alike that it must be a typing error."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -63,15 +63,15 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         taken = before is not None and any(flags.get(value) for value in before.values)
         if taken and not item.name.startswith("-"):
-            continue  # the value of a flag that the one before took for its own
+            continue  # the value of a flag that the flag before it swallowed
         if not facts.own and fork_by_flags([item.name]):
-            continue  # what makes it that fork's command is no mistake in it
+            continue  # a fork's own flag is no mistake in that fork's command
         near = _near(item.name, flags)
-        known = f"; it knows {', '.join(near)}" if near else ""
+        known = f"; did you mean {' or '.join(near)}?" if near else ""
         close = near and _likeness(item.name, near[0]) > _SAME
         edit = Edit(flag=item.name, rename=near[0]) if close else Edit(flag=item.name)
         yield Found(
-            because=f"{item.name} is no option of this engine{known}",
+            because=f"this engine has no option {item.name}{known}",
             applies=Applies.YES if facts.own else Applies.MAYBE,
             missing=() if facts.own else ("the flags of the engine that will run it",),
             edit=(edit,),

@@ -1,15 +1,16 @@
-"""A flag takes the next flag for its value, or has a value that it cannot take
+"""A flag swallows the next flag as its value, or has a value that the engine refuses
 
 Symptom
 -------
 `error while handling argument "-fa"`: unknown value for --flash-attn, and exit status 1. The next
-flag is gone, since it was taken for the value.
+flag is lost because it was taken as the value.
 
 Root cause
 ----------
-`-fa` was a switch once and takes `on`, `off` or `auto` now. In a command from an older post the
-word after it is the next flag. llama-server never looks whether a value looks like a flag. Other
-values come from forks, other builds or other programs: each flag knows its own words and numbers.
+`-fa` was once a switch and now takes `on`, `off` or `auto`. In a command from an older post, the
+next word is another flag. llama-server does not check whether a value looks like a flag. Other bad
+values come from forks, other builds or other programs: each flag accepts only its own words and
+numbers.
 
 Workaround
 ----------
@@ -17,7 +18,7 @@ Give the value: `-fa on`.
 
 Better fix
 ----------
-A value that is itself a flag could be refused by name.
+The engine could refuse a value that is itself a flag, and say so.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ GOTCHA = Gotcha(
     related=("flag-unknown",),
 )
 _OPEN = re.compile(r"[$`%{]")
-"""What a file leaves to others to fill in."""
+"""Placeholders that another program fills in."""
 _JSON = re.compile(r"\{(?!\{)")
 _TYPES = frozenset({"--cache-type-k", "--cache-type-v", "--spec-type"})
-"""Flags whose values forks have more of."""
+"""Flags for which forks have more values."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -117,7 +118,7 @@ def _by_variable(facts: Facts, sure: bool) -> Iterator[Found]:
         if flag.canonical == "--spec-type" and all(map(known.accepts, value.split(","))):
             continue
         yield Found(
-            because=f"{flag.env}={value[:60]}; it can be {known.told()}",
+            because=f"{flag.env}={value[:60]} is refused; allowed: {known.told()}",
             applies=Applies.YES if sure else Applies.MAYBE,
             missing=() if sure else ("the flags of the engine that will run it",),
             flag=flag.canonical,
@@ -128,10 +129,10 @@ def _told(item: Item, swallowed: bool, can: str) -> str:
     if not item.complete:
         return f"{item.name} has no value" + (f"; it takes {can}" if can else "")
     if swallowed:
-        return f"{item.name} takes {item.value} for its value; it can be {can}"
+        return f"{item.name} swallows {item.value} as its value; allowed: {can}"
     fork = fork_of_value(item.value) if item.flag and item.flag.canonical in _TYPES else None
-    other = f" ({item.value} is of {fork})" if fork else ""
-    return f"{item.name} {item.value[:60]}; it can be {can}{other}"
+    other = f" ({item.value} belongs to {fork})" if fork else ""
+    return f"{item.name} {item.value[:60]} is refused; allowed: {can}{other}"
 
 
 def _given(item: Item) -> tuple[Edit, ...]:

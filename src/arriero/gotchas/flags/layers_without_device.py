@@ -1,24 +1,24 @@
-"""-ngl on a machine without a usable device: everything stays on the CPU, and the log says it moved
+"""-ngl without a usable device: everything stays on the CPU, but the log says that it moved
 
 Symptom
 -------
-Slow, and the card's memory stays empty. With `-lv 4` the log even says `offloaded 33/33 layers to
-GPU`; buffers are named `CPU` all the same.
+The server is slow, and the card's memory stays empty. With `-lv 4` the log even says `offloaded
+33/33 layers to GPU`, but the buffers are named `CPU`.
 
 Root cause
 ----------
-The engine has a backend for devices, but finds none: no driver, a container without the card, a
-variable such as `GGML_VK_VISIBLE_DEVICES` that hides it. Layers then go to the CPU. The line counts
-what was asked for, not what was found.
+The engine has a backend for devices but finds no device: no driver, a container without the card,
+or a variable such as `GGML_VK_VISIBLE_DEVICES` that hides it. The layers then go to the CPU. The
+log line counts what was requested, not what was found.
 
 Workaround
 ----------
-`llama-server --list-devices` must show the card. Name it (`-dev Vulkan0`): then the server refuses
-to start without it.
+Make sure that `llama-server --list-devices` shows the card. Name the card (`-dev Vulkan0`): then
+the server refuses to start without it.
 
 Better fix
 ----------
-A warning when layers were asked for and there is no device.
+A warning when layers are requested but there is no device.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     hidden = next((f"{n}={command.environ[n]}" for n in _HIDING if n in command.environ), None)
     own = any(name in command.env for name in _HIDING)
     yield Found(
-        because=f"-ngl {layers} and the engine finds no device"
+        because=f"-ngl {layers}, but the engine finds no device"
         + (f" (with {hidden})" if hidden else ""),
         edit=(Edit(flag="-ngl", value="0"),) if own else (),  # else a device is meant to be there
         flag="-ngl",

@@ -1,24 +1,24 @@
-"""--spec-type draft-mtp with a model that has no NextN layers: the server does not start
+"""--spec-type draft-mtp for a model without NextN layers: the server does not start
 
 Symptom
 -------
 `context type MTP requested but model doesn't contain MTP layers`, `failed to create MTP context`,
-`exiting due to model loading error`; exit 1.
+`exiting due to model loading error`; exit status 1.
 
 Root cause
 ----------
-`draft-mtp` drafts with layers that were trained for it and are part of the model's file, after the
-others (`nextn_predict_layers`). Who converts or quantises a model may leave them out, so that one
-file of a model has them and another has not.
+`draft-mtp` drafts with layers that were trained for it. They are in the model's file after the
+other layers (`nextn_predict_layers`). Whoever converts or quantises a model may leave them out, so
+one file of a model may have them and another may not.
 
 Workaround
 ----------
-Another file of the model, one with `nextn` tensors, or no `--spec-type`. A draft model of its own
+Use a file of the model that has `nextn` tensors, or leave `--spec-type` out. A separate draft model
 is given with `-md`.
 
 Better fix
 ----------
-Go on without drafts and warn, as with other kinds of speculation that a model cannot do.
+Warn and continue without drafting, as for other kinds of speculation that a model cannot do.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     others = ",".join(kind for kind in kinds if kind != _MTP)
     yield Found(
-        because=f"--spec-type {_MTP}, and the header has no"
+        because=f"--spec-type {_MTP}, but the model's header has no"
         f" {facts.hparams.arch}.nextn_predict_layers",
         edit=(Edit(flag="--spec-type", value=others or None),),
         flag="--spec-type",

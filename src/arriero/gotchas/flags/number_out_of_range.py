@@ -1,27 +1,26 @@
-"""A number that a flag reads and the engine cannot take: below zero, zero, or beyond 32 bits
+"""A flag has a number that the engine cannot use: negative, zero, or larger than 32 bits
 
 Symptom
 -------
-`-c -1` or `-b 0`: SIGABRT (exit 134) with `GGML_ASSERT(n_outputs >= 1)` or
-`GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max)` and a backtrace; `-c -1 -np 1` says
-`n_ctx_seq == 0` (exit 1, on 10068 SIGSEGV). `-np 0`: exit 1 with `invalid value for n_parallel`. A
-number of more than 31 bits: exit 1 with only `stoi` for a reason.
+`-c -1` or `-b 0`: SIGABRT (exit status 134) with `GGML_ASSERT(n_outputs >= 1)` or
+`GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max)` and a backtrace. `-c -1 -np 1`: `n_ctx_seq ==
+0` (exit status 1; SIGSEGV on 10068). `-np 0`: exit status 1 with `invalid value for n_parallel`. A
+number of more than 31 bits: exit status 1, and the only reason given is `stoi`.
 
 Root cause
 ----------
-Numbers are signed when they are read and unsigned in the context, so that -1 becomes a context of
-four billion tokens, or of none once it is rounded up. For other flags -1 does mean "as many as
-there are" (`-n`, `-ngl`, `-cram`). Nothing looks at the range, and an assertion far from the flag
-fails.
+The engine reads numbers as signed and uses them as unsigned. So -1 becomes a context of four
+billion tokens, or of none after rounding up. For other flags -1 does mean "as many as there are"
+(`-n`, `-ngl`, `-cram`). Nothing checks the range, and an assertion far from the flag fails.
 
 Workaround
 ----------
-`-c 0` is the model's own context. Leave `-b` and `-np` out for their defaults (2048, and slots
-that the server chooses).
+Use `-c 0` for the model's own context. Leave `-b` and `-np` out to get their defaults (2048, and a
+number of slots that the server chooses).
 
 Better fix
 ----------
-A range for each number, checked where the flag is read.
+Check the range of each number when its flag is read.
 """
 
 from __future__ import annotations
@@ -68,21 +67,21 @@ def detect(facts: Facts) -> Iterator[Found]:
     for name in _WHOLE:
         value = number(name)
         if value is not None and not -_LIMIT <= value < _LIMIT:
-            yield Found(because=f"{name} {value} is beyond 32 bits", flag=name)
+            yield Found(because=f"{name} {value} does not fit in 32 bits", flag=name)
             return  # it ends the server before any other number counts
     context, batch = number("-c"), number("-b")
     if number("-np") == 0:
         edit = Edit(flag="-np", value="1")
-        yield Found(because="-np 0: there must be a slot", edit=(edit,), flag="-np")
+        yield Found(because="-np 0: the server needs at least one slot", edit=(edit,), flag="-np")
     if context is not None and context < 0:
         yield Found(
-            because=f"-c {context} is a context of {context % (1 << 32)} tokens",
+            because=f"-c {context} is read as {context % (1 << 32)} tokens",
             edit=(Edit(flag="-c", value="0"),),
             flag="-c",
         )
     if batch is not None and batch <= 0:
         yield Found(
-            because=f"-b {batch}: a batch holds at least one token",
+            because=f"-b {batch}: a batch needs at least one token",
             edit=(Edit(flag="-b", value="2048"),),
             flag="-b",
         )

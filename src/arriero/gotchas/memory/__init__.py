@@ -1,1 +1,1 @@
-"""What is allocated at the start, and what grows while serving."""
+"""Memory that is allocated at the start, and memory that grows while serving."""

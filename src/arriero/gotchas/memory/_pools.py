@@ -1,4 +1,4 @@
-"""What rules about memory ask of a plan's pools."""
+"""Questions that memory rules ask about a plan's pools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def known(plan: Plan) -> Iterator[tuple[PlanPool, int]]:
 
 
 def host(plan: Plan) -> tuple[PlanPool, int] | None:
-    """The pool that host memory is in, and its free bytes; None where they are not known."""
+    """The pool of host memory and its free bytes; None if they are unknown."""
     return next(((pool, free) for pool, free in known(plan) if HOST in pool.devices), None)
 
 

@@ -1,23 +1,23 @@
-"""A KV cache on the host does not make the compute buffer smaller: without flash attention it grows
+"""A KV cache on the host can make the compute buffer larger when flash attention is off
 
 Symptom
 -------
-`-nkvo` was to save the card's memory, and the compute buffer of the card is refused, for many GiB.
+`-nkvo` was meant to save the card's memory, but the card refuses a compute buffer of many GiB.
 
 Root cause
 ----------
-The cache stays on the host and the layers on the card. Where the card computes attention all the
-same, it is given copies of K and V for each layer, and without flash attention the scores of the
-whole context. A report puts it after ggml-org/llama.cpp#13746.
+The cache stays on the host and the layers stay on the card. If the card still computes the
+attention, it gets copies of K and V for each layer and, without flash attention, keeps the scores
+of the whole context. A report dates this to ggml-org/llama.cpp#13746.
 
 Workaround
 ----------
-`-fa on`, and a smaller `-c` or `-ub`; `-c 0` asks for the training context. Fewer layers on the
-card (`-ngl`) compute their attention on the host.
+Set `-fa on`, and a smaller `-c` or `-ub`; `-c 0` means the whole training context. With fewer
+layers on the card (`-ngl`), the others compute their attention on the host.
 
 Better fix
 ----------
-Count the copies in the sizes that are printed.
+Count the copies in the sizes that the log prints.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     by_default = facts.build is not None and facts.build >= _FLASH_BY_ITSELF
     if request.flash_attn == "off" or not (by_default or facts.command.has("-fa")):
         yield Found(
-            because="-nkvo without flash attention: the device gets copies and keeps all scores",
+            because="-nkvo without flash attention: the device gets copies of K and V and keeps all"
+            " scores",
             applies=Applies.MAYBE,
             missing=("whether the device computes the attention of its layers",),
             edit=(Edit(flag="-fa", value="on"),),
@@ -70,4 +71,4 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _FLASH_BY_ITSELF = 6325
-"""Builds from about here on turn flash attention on where the device has it."""
+"""About since this build, flash attention is on by default if the device supports it."""

@@ -2,23 +2,24 @@
 
 Symptom
 -------
-All weights are on the GPU, and the host's memory climbs through a long session by 50 to 150 MiB at
-a time, until the kernel kills the server. Lowering `-cram` does not stop it.
+All weights are on the GPU, but host memory climbs through a long session by 50 to 150 MiB at a
+time, until the kernel kills the server. A lower `-cram` does not stop it.
 
 Root cause
 ----------
 Recurrent state cannot be rolled back, so the server copies all of it to the host while it reads
-prompts: up to `-ctxcp` checkpoints for each slot, 32 unless set, limited by number and not by size.
-One of a model of 27B takes 149.6 MiB, whatever the context: 32 for four slots are 18.7 GiB.
+prompts: up to `-ctxcp` checkpoints for each slot, 32 by default. The limit is a number, not a size.
+One checkpoint of a 27B model takes 149.6 MiB, whatever the context: 32 for each of four slots are
+18.7 GiB.
 
 Workaround
 ----------
-Fewer checkpoints: `-ctxcp 4` to 8, or fewer slots (`-np 1`). With `-ctxcp 0` a prompt that parts
-from the last one is read again from its beginning.
+Keep fewer checkpoints, `-ctxcp 4` to 8, or use fewer slots (`-np 1`). With `-ctxcp 0`, a prompt
+that differs from the last one is read from its beginning.
 
 Better fix
 ----------
-A limit by bytes, as the prompt cache has.
+A limit in bytes, as the prompt cache has.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     room = max(0, free - pool.margin - pool.at_start) // 2
     yield Found(
         because=f"checkpoints may reach {human(size)} = {count} × {human(each // slots)} for each"
-        f" of {slots} slots; {pool.name} has {human(free)}, {human(pool.at_start)} of it taken at"
-        " the start",
+        f" of {slots} slots; {pool.name} has {human(free)}, and the start takes"
+        f" {human(pool.at_start)} of it",
         edit=(Edit(flag="-ctxcp", value=str(min(count - 1, room // each))),),
         flag="-ctxcp",
     )

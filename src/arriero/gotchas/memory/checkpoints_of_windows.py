@@ -1,27 +1,27 @@
-"""Checkpoints of a sliding-window model fill host memory, up to 32 windows per slot
+"""Checkpoints of a sliding-window model fill host memory: up to 32 windows per slot
 
 Symptom
 -------
-Everything is on the GPU, and host memory climbs by hundreds of MiB per request until a request
-fails with `std::bad_alloc`, the server aborts, or the kernel kills it. Lowering `-cram` does not
+Everything is on the GPU, but host memory climbs by hundreds of MiB per request until a request
+fails with `std::bad_alloc`, the server aborts, or the kernel kills it. A lower `-cram` does not
 stop it.
 
 Root cause
 ----------
-The cache of a layer with a window cannot go back to what has left the window. So while it reads a
-prompt the server copies the windows of all such layers, once or more per prompt, as context
-checkpoints: up to `-ctxcp` of them for each slot, 32 unless set, limited by number and not by size.
-They are in host memory, in no size line and in no `--fit`. Prompts that are saved into the prompt
-cache take copies of theirs along.
+A sliding-window cache cannot go back to tokens that have left the window. So while the server reads
+a prompt, it copies the windows of all such layers as context checkpoints, at least once per prompt:
+up to `-ctxcp` for each slot, 32 by default. The limit is a number, not a size. Checkpoints are in
+host memory; no size line shows them and `--fit` does not count them. A prompt that is saved in the
+prompt cache takes copies of its checkpoints along.
 
 Workaround
 ----------
-Fewer checkpoints (`-ctxcp`) or fewer slots. `-ctxcp 0` ends it; a slot then reads a whole prompt
-again when it shares only its beginning with the one before.
+Keep fewer checkpoints (`-ctxcp`) or use fewer slots. `-ctxcp 0` turns them off; then a slot reads a
+whole prompt again if only its beginning is the same as before.
 
 Better fix
 ----------
-A limit by bytes, as the prompt cache has.
+A limit in bytes, as the prompt cache has.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     room = max(0, free - pool.margin - pool.at_start) // 2
     yield Found(
         because=f"checkpoints may reach {human(size)} = {count} × {human(each // slots)} for each"
-        f" of {slots} slots; {pool.name} has {human(free)}, {human(pool.at_start)} of it taken at"
-        " the start",
+        f" of {slots} slots; {pool.name} has {human(free)}, and the start takes"
+        f" {human(pool.at_start)} of it",
         edit=(Edit(flag="-ctxcp", value=str(min(count - 1, room // each))),),
         flag="-ctxcp",
     )
@@ -103,7 +103,7 @@ _WIDE = Shape(
 """1.5 MiB of window in f32 for each token: a checkpoint of 18 MiB from a prompt of 16."""
 _READY = "-c 512 -np 4 -kvu -b 64 -ub 16 -ctk f32 -ctv f32 --no-warmup --threads-http 2 -cram 0"
 _RUN = EngineRun(flags=_READY, above=_READY, limit=56 * MIB)
-"""Room for three of four. What fails then differs: the copy itself, or the stack of a thread."""
+"""Room for three of four. What fails varies: the copy itself, or the stack of a thread."""
 
 REPRODUCTIONS = (
     Reproduction(

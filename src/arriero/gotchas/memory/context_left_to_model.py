@@ -1,25 +1,25 @@
-"""Without `-c` the model's own training context is taken, whatever it costs
+"""Without `-c` the server takes the model's whole training context, whatever it costs
 
 Symptom
 -------
-A model that runs elsewhere does not start here: `failed to allocate buffer for kv cache`, often
-for hundreds of GiB. Or it starts, and the machine is out of memory a little later.
+A model that runs elsewhere does not start here: `failed to allocate buffer for kv cache`, often for
+hundreds of GiB. Or it starts, and the machine runs out of memory a little later.
 
 Root cause
 ----------
-`-c 0`, and no `-c` with `--fit off`, ask for the training context in the model's file: 128 Ki
-tokens or a million are common. With `--fit on` and no `-c` the context is made smaller until
-everything fits, which is as large as possible rather than as large as needed: without a GPU all
-memory that the machine has but 1 GiB, what other processes hold included. `-c 0` counts as the
-user's own figure, and fit leaves it alone.
+`-c 0`, or `--fit off` without `-c`, takes the training context from the model's file: 128 Ki tokens
+or a million are common. With `--fit on` and no `-c`, the server shortens the context until
+everything fits. The result is as large as possible, not as large as needed: without a GPU it may
+take all of the machine's memory but 1 GiB, even what other processes hold. `-c 0` counts as a
+number that the user set, so fit does not change it.
 
 Workaround
 ----------
-`-c` with what the longest prompt and its answer need.
+Set `-c` to the tokens that the longest prompt and its answer need.
 
 Better fix
 ----------
-Fit could go by the memory that is free rather than by all there is.
+Fit could use the free memory instead of the total.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ GOTCHA = Gotcha(
     ),
 )
 _LEAST: Final = 1024
-"""Tokens of a slot below which a shorter context is no help to anyone."""
+"""Tokens of a slot; a shorter context would be of no use."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -82,12 +82,12 @@ def detect(facts: Facts) -> Iterator[Found]:
         if not size or certain(plan, pool.name) <= free:
             continue
         tokens = _that_fits(facts, context.n_ctx, context.n_seq_max)
-        if not tokens:  # then it is not for the context that it does not fit
+        if not tokens:  # a shorter context would not make it fit either
             return
         given = "no -c" if asked is None else "-c 0"
-        whose = "--fit leaves" if asked is None and facts.launch.fit else "the model's own are"
+        whose = "--fit leaves" if asked is None and facts.launch.fit else "the model's own is"
         yield Found(
-            because=f"{given}: {whose} {context.n_ctx} tokens, their KV cache takes {human(size)};"
+            because=f"{given}: {whose} {context.n_ctx} tokens, whose KV cache takes {human(size)};"
             f" {pool.name} has {human(free)}",
             edit=(Edit(flag="-c", value=str(tokens)),),
             flag="-c",
@@ -96,7 +96,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _that_fits(facts: Facts, tokens: int, slots: int) -> int:
-    """The longest context, of halves of what it is now, that every pool holds; 0 if none."""
+    """Halve the context until every pool holds it; 0 if none does."""
     tokens = 1 << (tokens - 1).bit_length()
     while tokens > max(_LEAST, PAD) * slots:
         tokens //= 2

@@ -1,27 +1,27 @@
-"""Quantised weights on the CPU are copied into a layout of its own, beside the mapped file
+"""The CPU backend copies quantised weights into another layout and keeps the mapped file as well
 
 Symptom
 -------
-A model that just fits, or one larger than memory that used to be read from disk as needed, fails
-with `alloc_tensor_range: failed to allocate CPU_REPACK buffer of size ...`, or with the next buffer
-after it. Where it starts, the process holds nearly twice the size of the file, and the log has
+A model that just fits, or a larger one that used to be read from disk as needed, fails with
+`alloc_tensor_range: failed to allocate CPU_REPACK buffer of size ...`, or with the next buffer
+after it. If it starts, the process holds nearly twice the size of the file, and the log shows
 `CPU_Mapped` and `CPU_REPACK` for the same weights.
 
 Root cause
 ----------
-For some types (q4_0, q4_K, iq4_nl and others, which ones is up to the processor) the CPU backend
-has kernels that want rows interleaved. Such matrices are rearranged at the load into memory of the
-process. The file stays mapped whole, so that its address space is taken too, and unlike mapped
-pages the copy is shared with no other process and cannot be dropped when memory is short.
+For some types (q4_0, q4_K, iq4_nl and others; the processor decides which) the CPU backend has
+kernels that need interleaved rows. At the load it rearranges such matrices in memory of its own.
+The whole file stays mapped, so its address space is taken too. Unlike mapped pages, the copy is not
+shared with other processes, and the kernel cannot drop it when memory is short.
 
 Workaround
 ----------
-`-nr` (`--no-repack`) computes with the mapped file itself; prompts are read more slowly. Where
-memory holds the model once, `--no-mmap` keeps the fast layout: then only the copy is made.
+Use `-nr` (`--no-repack`) to compute with the mapped file itself; prompts are then read more slowly.
+If memory holds the model once, use `--no-mmap`: it keeps the fast layout and makes only the copy.
 
 Better fix
 ----------
-Unmap what was copied, and leave the layout of the file where the copy would not fit.
+Unmap what was copied, and keep the file's layout when the copy would not fit.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def detect(facts: Facts) -> Iterator[Found]:
     types = sorted({t.type for t in facts.header.tensors} & REPACKABLE)
     yield Found(
         because=f"weights of {', '.join(types)}: a copy of up to {human(copied)} beside the mapped"
-        f" file; {pool.name} has {human(free)}, and without the copy"
-        f" {human(pool.at_start - copied)} is needed at the start",
+        f" file; {pool.name} has {human(free)}, and the start needs"
+        f" {human(pool.at_start - copied)} without the copy",
         applies=Applies.MAYBE,
-        missing=("which types this processor rearranges: `arriero plan` asks the engine",),
+        missing=("which types this processor rearranges (`arriero plan` asks the engine)",),
         edit=(Edit(flag="--repack", value="off"),),
-        # pages of the file can make room for the copy unless address space is what is short
+        # the kernel can drop pages of the file for the copy, unless address space is short
         severity=None if stays or pool.limited_by == ULIMIT else Severity.INFO,
     )
 

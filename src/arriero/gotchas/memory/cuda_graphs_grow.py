@@ -1,25 +1,25 @@
-"""Recorded CUDA graphs pile up where each pass looks new, on workers and with `-sm graph`
+"""Recorded CUDA graphs pile up when each pass looks new: on workers and with `-sm graph`
 
 Symptom
 -------
-Device memory grows with every token or every request, in steps of some 90 MB, until an allocation
-fails. `~ggml_backend_cuda_context: have 742 graphs` at the end. On a worker: the server then says
-`Remote RPC server crashed`.
+Device memory grows with every token or every request, in steps of about 90 MB, until an allocation
+fails. `~ggml_backend_cuda_context: have 742 graphs` appears at the end. If it happens on a worker,
+the server says `Remote RPC server crashed`.
 
 Root cause
 ----------
-CUDA graphs are kept to be run again, found by the tensors that they work on. Over RPC tensors are
-new in each pass, so that a worker records a graph each time and never meets it again; the fork
-ik_llama.cpp does the same with `-sm graph`.
+CUDA graphs are kept to be run again, and are found by the tensors that they work on. Over RPC the
+tensors are new in each pass, so a worker records a new graph each time and never uses it again. The
+fork ik_llama.cpp does the same with `-sm graph`.
 
 Workaround
 ----------
-`GGML_CUDA_DISABLE_GRAPHS=1` in the environment of the worker or server. In ik_llama.cpp `-cuda
-graphs=0`.
+Set `GGML_CUDA_DISABLE_GRAPHS=1` in the environment of the worker or server. In ik_llama.cpp use
+`-cuda graphs=0`.
 
 Better fix
 ----------
-A limit to how many graphs are kept.
+Limit how many graphs are kept.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ def detect(facts: Facts) -> Iterator[Found]:
         yield Found(
             because=f"--rpc with {told(facts)}: a CUDA worker records a graph in each pass",
             applies=Applies.MAYBE,
-            missing=("whether the workers use CUDA, and whether their build has been mended",),
+            missing=("whether the workers use CUDA, and whether their build has a fix",),
             flag="--rpc",
         )

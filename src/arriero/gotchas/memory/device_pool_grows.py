@@ -1,17 +1,18 @@
-"""CUDA, HIP and SYCL take memory while they compute that no buffer at the start has room for
+"""CUDA, HIP and SYCL take more memory while they compute than the buffers allocated at the start
 
 Symptom
 -------
-The server starts and answers short prompts. The first long one ends it: `CUDA error: out of
-memory`, in `alloc`, with `cuMemCreate` or `cudaMalloc`; exit 134. On AMD cards memory grows with
-prompts of new lengths until it is used up.
+The server starts and answers short prompts. The first long prompt kills it: `CUDA error: out of
+memory`, in `alloc`, with `cuMemCreate` or `cudaMalloc`; exit status 134. On AMD cards, each prompt
+of a new length takes more memory until none is left.
 
 Root cause
 ----------
-Besides the buffers that are reserved at the start, these backends have a pool for what a kernel
-needs for a moment: inputs in another type, dequantised weights, parts of attention. It grows with
-the micro-batch and the context and is never given back. Where memory cannot be mapped piece by
-piece (HIP), it is kept in whole buffers that fragment. No size line and no `--fit` counts it.
+Besides the buffers that are allocated at the start, these backends have a pool for what a kernel
+needs for a moment: inputs in another type, dequantised weights, parts of attention. The pool grows
+with the micro-batch and the context, and is never given back. If memory cannot be mapped piece by
+piece (HIP), the pool consists of whole buffers, which fragment. No size line shows the pool and
+`--fit` does not count it.
 
 Workaround
 ----------
@@ -20,7 +21,7 @@ smaller `-ub` makes the pool smaller.
 
 Better fix
 ----------
-ggml-org/llama.cpp#28044 proposes to reserve for the pool what the largest graph needs.
+ggml-org/llama.cpp#28044 proposes to allocate at the start what the largest graph needs of the pool.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def detect(facts: Facts) -> Iterator[Found]:
         left = free - pool.at_start
         if pool.name in pooled and pool.at_start and 0 <= left < max(GIB, free // _PART):
             yield Found(
-                because=f"{pool.name} has {human(left)} left at the start for its kernels",
+                because=f"{pool.name} has only {human(left)} left at the start for its kernels",
                 applies=Applies.MAYBE,
-                missing=("what its pool will take, which no plan knows",),
+                missing=("how much its pool will take, which no plan can tell",),
                 flag="-ub",
             )
 

@@ -1,16 +1,16 @@
-"""`--fit` does nothing once `-ngl`, `-ts` or `-ot` is set
+"""`--fit` does nothing when `-ngl`, `-ts` or `-ot` is set
 
 Symptom
 -------
-A warning, `failed to fit params to free device memory: n_gpu_layers already set by user to 99,
-abort`, and then the load goes on with everything as it was: out of memory a moment later, or a
-driver that swaps device memory and crawls.
+The log warns `failed to fit params to free device memory: n_gpu_layers already set by user to 99,
+abort`, and the load goes on unchanged. A moment later it runs out of memory, or the driver swaps
+device memory and everything crawls.
 
 Root cause
 ----------
 Fit only changes what the command leaves at its default. With `-ngl 99`, which nearly every forum
-post has, no layer may be moved to the host; with `-c` set as well nothing is left to change. Its
-refusal is a warning and not an error.
+post has, it may not move a layer to the host; if `-c` is set too, nothing is left to change. Its
+refusal is a warning, not an error.
 
 Workaround
 ----------
@@ -18,7 +18,7 @@ Leave `-ngl` out: the server then puts as many layers on the devices as they hol
 
 Better fix
 ----------
-Treat a number of layers above what the model has as "as many as fit".
+Treat a number larger than the model's layers as "as many as fit".
 """
 
 from __future__ import annotations
@@ -86,10 +86,12 @@ def detect(facts: Facts) -> Iterator[Found]:
         open_ = lacks > 0 and pool.starts is not False
         yield Found(
             because=f"{pool.name} {what}, and with {flag} {command.value(flag)} fit may not move"
-            " anything",
+            " any layer",
             severity=severity,
             applies=Applies.MAYBE if open_ else Applies.YES,
-            missing=("compute, which is only a bound without the engine",) if open_ else (),
+            missing=("the compute buffer, which is only a bound without the engine",)
+            if open_
+            else (),
             edit=(Edit(flag=flag),) if severity is None else (),
             flag=flag,
         )
@@ -97,7 +99,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 _ENV = STEADY | {"GGML_VK_VISIBLE_DEVICES": "0"}
 _MARGIN = "-c 1024 -np 1 -dev Vulkan0 -fitt 999999 --no-op-offload --no-warmup"
-"""More than any device has: fit has something to do on every machine."""
+"""A margin larger than any device, so that --fit must act on every machine."""
 _RUN = EngineRun(flags=f"{_MARGIN} -ngl 99", env=_ENV)
 
 REPRODUCTIONS = (

@@ -1,18 +1,19 @@
-"""`--fit` does nothing with `-sm tensor`: the context is as given, or the model's own
+"""`--fit` does nothing with `-sm tensor`: the context stays as given, or is the model's own
 
 Symptom
 -------
 `failed to fit params to free device memory: llama_params_fit is not implemented for
-SPLIT_MODE_TENSOR, abort`. The start goes on, and runs out of memory on one of the devices.
+SPLIT_MODE_TENSOR, abort`. The start goes on and runs out of memory on one of the devices.
 
 Root cause
 ----------
-Fit moves whole layers between devices. With `-sm tensor` every tensor is cut, and there is nothing
-that it could move; the context is left alone too.
+Fit moves whole layers between devices. `-sm tensor` cuts every tensor, so there is nothing to move.
+Fit then does not shorten the context either.
 
 Workaround
 ----------
-Give `-c` and `-np` what fits, without waiting for `--fit` to find it; or `-sm layer`.
+Set `-c` and `-np` to values that fit, instead of waiting for `--fit` to find them. Or use `-sm
+layer`.
 
 Better fix
 ----------

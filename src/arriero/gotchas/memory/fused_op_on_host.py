@@ -3,23 +3,23 @@
 Symptom
 -------
 `layer 0 is assigned to device CPU but the fused Gated Delta Net tensor is assigned to device CUDA0
-(usually due to missing support)`. The server is slower than it was with a slightly shorter context,
-or fails to load.
+(usually due to missing support)`. The server is slower than with a slightly shorter context, or it
+fails to load.
 
 Root cause
 ----------
 The model needed a little more than the device had, and `--fit` moved a layer to the host. The fused
-operation then has its parts on two devices and is switched off. The words about missing support are
-for another case.
+operation then has its parts on two devices and is switched off. The words about missing support
+describe another case.
 
 Workaround
 ----------
-Make it fit: a smaller `-c` or `-ub`, fewer drafted tokens (`--spec-draft-n-max`), or
-`--no-mmproj-offload`. The warning goes when all layers are on the device.
+Make everything fit: a smaller `-c` or `-ub`, fewer drafted tokens (`--spec-draft-n-max`), or
+`--no-mmproj-offload`. The warning disappears when all layers are on the device.
 
 Better fix
 ----------
-Say that fit moved the layer, and by how much it did not fit.
+Say that fit moved the layer, and how much memory was missing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def detect(facts: Facts) -> Iterator[Found]:
                 because=f"{pool.name} does not hold all layers ({human(pool.at_start)} and a margin"
                 f" of {human(pool.margin)}): fit moves some to the host",
                 applies=Applies.MAYBE,
-                missing=("compute, which is only a bound without the engine",),
+                missing=("the compute buffer, which is only a bound without the engine",),
                 flag="-c",
             )
             return

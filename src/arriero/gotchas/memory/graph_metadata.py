@@ -1,25 +1,25 @@
-"""Graph metadata that grows with the micro-batch is in no size line and no fit
+"""Graph metadata grows with the micro-batch, but no size line shows it and fit does not count it
 
 Symptom
 -------
-A hybrid model with a large `-ub` aborts, exit 134 (SIGABRT), at `GGML_ASSERT(ctx->mem_buffer !=
-NULL)`, although all that the log counts is a fraction of what is free. `--fit` does not help: its
-own dry run aborts there.
+A hybrid model with a large `-ub` aborts with exit status 134 (SIGABRT) at
+`GGML_ASSERT(ctx->mem_buffer != NULL)`, although everything that the log counts is a fraction of the
+free memory. `--fit` does not help: its own dry run aborts there.
 
 Root cause
 ----------
-For these architectures the scheduler makes room for 40 graph nodes per token of the micro-batch,
-160 for some, and takes host memory for all of them as one block: 1.5 GiB for `-ub 2048`. Hardly any
-of it is ever written, so that it costs little memory, but a limit on address space (`ulimit -v`,
-batch systems), strict overcommit (`vm.overcommit_memory=2`) or a small machine refuses it.
+For these architectures the scheduler reserves 40 graph nodes per token of the micro-batch, for some
+160, and takes host memory for all of them as one block: 1.5 GiB for `-ub 2048`. Hardly any of it is
+ever written, so it costs little memory. But a limit on address space (`ulimit -v`, batch systems),
+strict overcommit (`vm.overcommit_memory=2`) or a small machine refuses it.
 
 Workaround
 ----------
-A smaller `-ub`: the default of 512 takes a quarter of what 2048 does.
+Set a smaller `-ub`: the default of 512 takes a quarter of what 2048 takes.
 
 Better fix
 ----------
-Count nodes as they are built; report a failed allocation as an error instead of an assert.
+Count nodes as they are built, and report a failed allocation as an error instead of an assert.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ GOTCHA = Gotcha(
     provenance=Provenance(builds="seen on 10068 and 10434", command="-ub 2048 -b 2048"),
 )
 _DEFAULT: Final = 512
-"""``-ub`` where nothing is given."""
+"""``-ub`` by default."""
 _NODES: Final = {"qwen3next": 40, "qwen35": 40, "qwen35moe": 40, "kimi-k3": 160, "glm5-next": 160}
 """Nodes per token of a micro-batch (src/llama-context.cpp)."""
 _NODE: Final = 30 * 2 * 336
@@ -83,7 +83,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         because=f"{arch} with -ub {tokens}: {_NODES[arch] * tokens} graph nodes in one block of"
         f" {human(block)}; {where[0].name} has {human(where[1])}",
         applies=Applies.MAYBE,
-        missing=("whether address space is limited or overcommit refused: little of it is used",),
+        missing=("whether address space or overcommit is limited (the block is mostly unused)",),
         edit=(Edit(flag="-ub", value=str(_DEFAULT)),),
         flag="-ub",
     )

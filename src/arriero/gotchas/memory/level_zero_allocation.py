@@ -1,25 +1,25 @@
-"""Level Zero gives 4 GiB in one piece unless told otherwise, and SYCL copies weights it reorders
+"""Level Zero gives at most 4 GiB in one piece by default, and SYCL copies weights to reorder them
 
 Symptom
 -------
 SYCL on Intel cards: `UR_RESULT_ERROR_OUT_OF_HOST_MEMORY` or `UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY`,
-in `reorder_qw_...` for one, with memory to spare on card and host.
+for example in `reorder_qw_...`, although card and host have memory to spare.
 
 Root cause
 ----------
-The driver refuses a single allocation above 4 GiB by default. And at the first use of quantised
-weights the backend puts them into another order through a copy: for a while it needs the tensor
-twice. Experts of a layer are one tensor and large.
+By default the driver refuses a single allocation above 4 GiB. Also, when quantised weights are
+first used, the backend reorders them through a copy: for a while it needs the tensor twice. The
+experts of a layer are one large tensor.
 
 Workaround
 ----------
-`UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` in the environment lifts the limit,
-`GGML_SYCL_DISABLE_OPT=1` leaves the weights in their order. A smaller `-c` or `-ub`, or `-ncmoe`
-for experts on the host, makes single buffers smaller.
+Set `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` in the environment to lift the limit;
+`GGML_SYCL_DISABLE_OPT=1` leaves the weights in their order. A smaller `-c` or `-ub`, or `-ncmoe` to
+keep experts on the host, makes single buffers smaller.
 
 Better fix
 ----------
-Split what is above the limit, as Vulkan does.
+Split buffers above the limit, as Vulkan does.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             because=f"{largest.component.value} on {largest.device} takes {size}, more than"
             f" {human(_LIMIT)} in one piece",
             applies=Applies.MAYBE,
-            missing=("what the card's driver gives in one piece",),
+            missing=("how much the card's driver gives in one piece",),
             edit=(Edit(flag=_VARIABLE, value="1", env=True),),
             flag="-ngl",
         )

@@ -1,4 +1,4 @@
-"""macOS gives the GPU about two thirds to three quarters of memory, and Metal refuses nothing
+"""macOS gives the GPU about two thirds to three quarters of memory, but Metal does not refuse more
 
 Symptom
 -------
@@ -7,14 +7,14 @@ Symptom
 
 Root cause
 ----------
-Memory that the GPU uses is wired, and macOS limits how much may be
+Memory that the GPU uses is wired, and macOS limits how much may be wired
 (`recommendedMaxWorkingSetSize`). Metal allocates above the limit without complaint; the work fails
 later.
 
 Workaround
 ----------
-`sudo sysctl iogpu.wired_limit_mb=N` raises the limit until the next start of the machine (leave the
-system 8 GB and more). Or make it smaller: `-c`, `-ub`, fewer layers (`-ngl`).
+Raise the limit until the next restart with `sudo sysctl iogpu.wired_limit_mb=N`, and leave at least
+8 GB for the system. Or use less memory: a smaller `-c` or `-ub`, fewer layers (`-ngl`).
 
 Better fix
 ----------

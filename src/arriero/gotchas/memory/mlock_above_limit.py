@@ -1,25 +1,25 @@
-"""`--mlock` is a wish: without leave to lock that much, the server goes on unlocked
+"""`--mlock` may fail without stopping the server: its weights are then not locked in memory
 
 Symptom
 -------
-`warning: failed to mlock N-byte buffer (after previously locking M bytes): Cannot allocate memory`
-in the log, and the server starts as if nothing were wrong. Later, weights are pushed out of memory
-and requests stall while they are read again.
+The log warns `warning: failed to mlock N-byte buffer (after previously locking M bytes): Cannot
+allocate memory`, and the server starts as if nothing were wrong. Later the kernel pushes weights
+out of memory, and requests stall while they are read again.
 
 Root cause
 ----------
-A process without the right to lock any amount may lock what `ulimit -l` allows, often a few MiB.
-llama-server logs the refusal as a warning and goes on with pages that can be taken from it.
+A process without the right to lock any amount may lock only what `ulimit -l` allows, often a few
+MiB. llama-server logs the refusal as a warning and continues with pages that the kernel may take
+away.
 
 Workaround
 ----------
 Raise the limit before the start: `ulimit -l unlimited` as root, `LimitMEMLOCK=infinity` in a
-systemd unit, `--ulimit memlock=-1` for a container. Whether it was granted is seen from the missing
-warning alone.
+systemd unit, `--ulimit memlock=-1` for a container. Only the missing warning shows that it worked.
 
 Better fix
 ----------
-The server could refuse to start when it cannot lock what it was told to.
+The server could refuse to start when it cannot lock its memory as told.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     size = facts.model.file_bytes
     yield Found(
-        because=f"{flag} locks the weights, {human(size)}: more than `ulimit -l` allows is only"
-        " warned of",
+        because=f"{flag} locks the weights, {human(size)}; if `ulimit -l` allows less, the server"
+        " only warns",
         applies=Applies.MAYBE,
         missing=("the limit (`ulimit -l`) under which the server will be started",),
         flag=flag,

@@ -2,26 +2,26 @@
 
 Symptom
 -------
-Memory taken on a card that the command leaves out, or on a worker: `CLIP using Vulkan0 backend`
-with `-dev none`, `CLIP using RPC0[...] backend` with `--rpc`. `--fit` counts it for another device
-than the one it is on, or for none.
+Memory is taken on a card that the command excludes, or on a worker: `CLIP using Vulkan0 backend`
+with `-dev none`, `CLIP using RPC0[...] backend` with `--rpc`. `--fit` counts the projector for
+another device than its own, or for none.
 
 Root cause
 ----------
-`--mmproj` takes the first device that llama.cpp finds; a worker is one, and is taken if this
-machine has none of its own. Builds up to 10435 do not look at `-dev`, no build at `-ngl` or `-mg`.
-`--fit` adds the projector to the target of the device with the same number among those of the
-model: of another card with `-dev`, of none with a worker alone, because llama.cpp counts workers
-after the CPU.
+`--mmproj` takes the first device that llama.cpp finds. That may be a worker, if this machine has no
+device of its own. Builds up to 10435 ignore `-dev`; all builds ignore `-ngl` and `-mg`. `--fit`
+adds the projector to the target of the model's device with the same number: with `-dev` that is
+another card, and with only a worker it is none, because llama.cpp counts workers after the CPU.
 
 Workaround
 ----------
-`--no-mmproj-offload` keeps it on the host, where images take longer. `MTMD_BACKEND_DEVICE=CUDA1` in
-the environment names another device; newer builds have `--mmproj-device` for it.
+Use `--no-mmproj-offload` to keep the projector on the host, where images take longer. Or name
+another device with `MTMD_BACKEND_DEVICE=CUDA1` in the environment; newer builds have
+`--mmproj-device` for it.
 
 Better fix
 ----------
-Newer builds let it follow `-dev`; it could follow `-mg` and `-ngl 0` as well.
+Newer builds follow `-dev`; they could follow `-mg` and `-ngl 0` as well.
 """
 
 from __future__ import annotations
@@ -87,20 +87,21 @@ def detect(facts: Facts) -> Iterator[Found]:
     asked = (command.value("-dev") or "").partition(",")[0].strip()
     main = command.number("-mg") or 0
     if asked == "none" and not follows:
-        yield _to_host("-dev none, and --mmproj still takes the first device", "-dev")
+        yield _to_host("-dev none, but --mmproj still takes the first device", "-dev")
     elif asked and asked != "none" and not follows:
         first = next((device.name for device in facts.devices), asked)
         if first != asked:
-            yield _to(asked, f"-dev {asked}, and --mmproj goes to {first}", "-dev")
+            yield _to(asked, f"-dev {asked}, but --mmproj goes to {first}", "-dev")
     elif command.value("-sm") == "none" and main > 0 and not asked:
         names = [device.name for device in facts.devices]
         if main < len(names):
-            yield _to(names[main], f"-mg {main}, and --mmproj goes to {names[0]}", "-mg")
+            yield _to(names[main], f"-mg {main}, but --mmproj goes to {names[0]}", "-mg")
     elif command.has("--rpc") and not asked:
         if all(device.name.startswith("RPC") for device in facts.devices):
-            yield _to_host("there is no device here: --mmproj goes to the first worker", "--rpc")
+            text = "this machine has no device, so --mmproj goes to the first worker"
+            yield _to_host(text, "--rpc")
     elif command.number("-ngl") == 0 and not asked:
-        text = "-ngl 0, and --mmproj still takes the first device, if there is one"
+        text = "-ngl 0, but --mmproj still takes the first device, if there is one"
         yield replace(_to_host(text, "-ngl"), severity=Severity.INFO)
 
 

@@ -1,25 +1,26 @@
-"""A large image takes several times the memory of the warm-up: the server dies with it
+"""A large image takes several times the memory that the warm-up reserved, and crashes the server
 
 Symptom
 -------
-Ready, and small images are fine; with a large one `failed to allocate ... buffer` and a crash: exit
-139 (SIGSEGV), or a failed `GGML_ASSERT` in `ggml-backend`.
+The server becomes ready and small images work. With a large image it logs `failed to allocate ...
+buffer` and crashes: exit status 139 (SIGSEGV), or a failed `GGML_ASSERT` in `ggml-backend`.
 
 Root cause
 ----------
-Projectors that take images as large as they are reserve compute for a small one at the start: 256
-tokens of 1024 with Pixtral, 2116 of 4096 with Qwen-VL. That is also what `--fit` counts; with
-`--no-warmup` it counts none. The first larger image makes the buffer grow by the patches it has
-more, or by their square without flash attention, and what cannot be allocated is used all the same.
+Projectors that accept images of any size reserve compute for a small one at the start: 256 tokens
+of 1024 with Pixtral, 2116 of 4096 with Qwen-VL. `--fit` counts the same; with `--no-warmup` it
+counts nothing. The first larger image makes the buffer grow in proportion to its patches, or to
+their square without flash attention. If the allocation fails, the server uses the buffer anyway.
 
 Workaround
 ----------
-`--image-max-tokens` with the tokens of the warm-up: larger images are scaled down. Or keep so much
-free: a larger `-fitt` leaves it on the device, `--no-mmproj-offload` moves all of it to the host.
+Set `--image-max-tokens` to the tokens of the warm-up: larger images are then scaled down. Or keep
+enough memory free: a larger `-fitt` keeps it on the device, `--no-mmproj-offload` moves the
+projector to the host.
 
 Better fix
 ----------
-The server could reserve for the largest image, and refuse one that it has no memory for.
+The server could reserve for the largest image, and refuse an image that it has no memory for.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not warm or most <= warm:
         return
     yield Found(
-        because=f"{what}: an image has up to {most} tokens, and compute is reserved for {warm}",
+        because=f"{what}: an image has up to {most} tokens, but compute is reserved for {warm}",
         edit=(Edit(flag="--image-max-tokens", value=str(warm)),),
         flag="--mmproj",
     )

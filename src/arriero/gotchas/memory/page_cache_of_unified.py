@@ -1,27 +1,27 @@
-"""On unified memory the file that was just read is counted as used: free memory looks too small
+"""On unified memory a file that was just read counts as used, so free memory looks too small
 
 Symptom
 -------
 A machine with one memory for CPU and GPU (GB10, Jetson) shows little free memory although no
-program runs; `--fit` leaves layers on the host, or the load is refused. After `echo 3 | sudo tee
+program runs. `--fit` leaves layers on the host, or the load is refused. After `echo 3 | sudo tee
 /proc/sys/vm/drop_caches` the same command works.
 
 Root cause
 ----------
-The kernel keeps pages of files that were read, and gives them up when they are asked for. CUDA
-counts them as used when it is asked what is free. A mapped model is read through that cache: its
-pages stay beside the copy that the GPU was given, so that a model takes its size twice until the
-kernel drops them.
+The kernel keeps pages of files that were read, and gives them up on demand. CUDA counts these pages
+as used when it reports free memory. A mapped model is read through this cache: its pages stay
+beside the GPU's copy, so the model takes its size twice until the kernel drops them.
 
 Workaround
 ----------
-Read the weights past the cache: `-lm dio` (`--no-mmap` in older builds keeps no mapping, though the
-pages may stay). Before the start `sync; echo 3 | sudo tee /proc/sys/vm/drop_caches` empties the
-cache. Or say yourself what is to fit: `-ngl 999` and a `-c` that `arriero plan` finds room for.
+Read the weights without the cache: `-lm dio` (`--no-mmap` in older builds removes the mapping, but
+the pages may stay). Or empty the cache before the start: `sync; echo 3 | sudo tee
+/proc/sys/vm/drop_caches`. Or decide yourself what fits: `-ngl 999` and a `-c` for which `arriero
+plan` finds room.
 
 Better fix
 ----------
-Count what the kernel calls available and not what it calls free.
+Count what the kernel calls available, not what it calls free.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         if free < pool.at_start + pool.margin <= pool.total:
             yield Found(
                 because=f"{pool.name} has {human(free)} free of {human(pool.total)}, too little for"
-                f" {human(pool.at_start)}: part of the rest may be cached files",
+                f" {human(pool.at_start)}; part of the rest may be cached files",
                 applies=Applies.MAYBE,
                 missing=("how much of the memory in use is page cache (`free -h` shows it)",),
                 flag="-ngl",

@@ -1,4 +1,4 @@
-"""Pinned host memory is refused and ordinary memory taken: a warning, no failure
+"""The system refuses pinned host memory and the engine uses ordinary memory: a warning, no failure
 
 Symptom
 -------
@@ -7,18 +7,18 @@ be a little slower.
 
 Root cause
 ----------
-Buffers of the host that a CUDA device reads are asked for as pinned memory, of which a system gives
-a limited amount and containers less. What is refused is taken from ordinary memory.
+The engine asks for pinned memory for host buffers that a CUDA device reads. A system gives only a
+limited amount of it, and containers get less. When it is refused, the engine uses ordinary memory.
 
 Workaround
 ----------
-Nothing has to be done. `GGML_CUDA_NO_PINNED=1` in the environment keeps it from being asked for,
-and the warning out of the log. If a later line says `unable to allocate CUDA_Host buffer`, the
-host's memory itself is short: map the weights (`--mmap`).
+There is nothing to do. `GGML_CUDA_NO_PINNED=1` in the environment stops the engine from asking, and
+so removes the warning. If a later line says `unable to allocate CUDA_Host buffer`, the host's
+memory itself is short: map the weights (`--mmap`).
 
 Better fix
 ----------
-Say that it goes on with ordinary memory.
+Say that the engine continues with ordinary memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if facts.launch.params.n_gpu_layers != 0:
         yield Found(
-            because="-nkvo: the KV cache is asked for as pinned memory of the host",
+            because="-nkvo: the engine asks for pinned host memory for the KV cache",
             applies=Applies.MAYBE,
             missing=("how much memory the system lets a program pin",),
             flag="-nkvo",

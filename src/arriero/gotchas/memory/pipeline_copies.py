@@ -1,27 +1,27 @@
-"""With several devices compute is for four batches at once: hundreds of GiB with overrides
+"""With several devices compute holds four batches at once: hundreds of GiB with overrides
 
 Symptom
 -------
 `pipeline parallelism enabled (n_copies=4)`, and then an absurd size: `allocating 1407257.91 MiB on
-device 0: cudaMalloc failed: out of memory`. Or a plain refusal followed by `retrying without
+device 0: cudaMalloc failed: out of memory`. Or an ordinary refusal followed by `retrying without
 pipeline parallelism`, after which the server serves.
 
 Root cause
 ----------
-Where layers are split over several devices, the inputs of four batches are kept so that the devices
-work at the same time. With tensors on the host (`-ot`, `-ncmoe`) builds before November 2025 kept
-whole experts four times. Since ggml-org/llama.cpp#16748 a refusal is tried again with one copy, and
-with overrides there are no copies at all.
+When layers are split over several devices, the inputs of four batches are kept so that the devices
+work at the same time. With tensors on the host (`-ot`, `-ncmoe`), builds before November 2025 kept
+whole experts four times. Since ggml-org/llama.cpp#16748, the engine retries with one copy after a
+refusal, and makes no copies at all with overrides.
 
 Workaround
 ----------
-If the log goes on with `retrying without pipeline parallelism` there is nothing to do: it is not
-the failure that ends a start. Otherwise a newer build, or one with `-DGGML_SCHED_MAX_COPIES=1` (in
-forks as well), or a single device.
+If the log continues with `retrying without pipeline parallelism`, there is nothing to do: this
+failure did not end the start. Otherwise use a newer build, one compiled with
+`-DGGML_SCHED_MAX_COPIES=1` (works for forks as well), or a single device.
 
 Better fix
 ----------
-Done upstream; forks may not have it.
+Newer builds have the fix; forks may not.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     moved = next((flag for flag in ("-ot", "-ncmoe", "-cmoe") if facts.command.has(flag)), None)
     if len(devices) > 1 and moved and within(facts, 4600, 6859):
         yield Found(
-            because=f"{moved} with {len(devices)} devices, {told(facts)}: inputs kept four times",
+            because=f"{moved} with {len(devices)} devices: {told(facts)} keeps inputs four times",
             applies=Applies.MAYBE,
-            missing=("with how many copies this build was compiled",),
+            missing=("how many copies this build was compiled for",),
             flag=moved,
         )

@@ -1,25 +1,27 @@
-"""The prompt cache may take 8 GiB of host memory, whatever the machine has
+"""The prompt cache may take 8 GiB of host memory, however little the machine has
 
 Symptom
 -------
-Everything is on the GPU, and host memory grows with each new prompt until the kernel or the
-container's limit kills the server (SIGKILL, exit 137, no words in its log). Where allocations are
-refused instead: `failed to allocate memory for prompt cache state`, and the cache is cut down.
+Everything is on the GPU, but host memory grows with each new prompt until the kernel or the
+container's limit kills the server (SIGKILL, exit status 137, nothing in its log). If allocations
+are refused instead, the log says `failed to allocate memory for prompt cache state`, and the cache
+shrinks.
 
 Root cause
 ----------
-When a slot gets another prompt, the state of the old one is copied to host memory for later, until
-the copies reach `-cram`: 8192 MiB per server unless set, on a machine of 8 GiB as on one of 256.
-`--fit` does not count them. Only an allocation that fails makes the cache smaller, and Linux grants
-allocations that it cannot keep. Where each prompt is new, the copies are of no use to anyone.
+When a slot gets another prompt, the server copies the state of the old one to host memory for
+later, until the copies reach `-cram`. The default is 8192 MiB per server, on a machine of 8 GiB as
+on one of 256. `--fit` does not count these copies. Only a failed allocation makes the cache
+smaller, and Linux grants allocations that it cannot back with memory. If each prompt is new, nobody
+ever uses the copies.
 
 Workaround
 ----------
-`-cram` with what the machine can spare in MiB; `-cram 0` for prompts that do not come back.
+Set `-cram` to the MiB that the machine can spare, or `-cram 0` if prompts do not repeat.
 
 Better fix
 ----------
-A default that goes by the memory that is free at the start.
+A default that depends on the memory that is free at the start.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ GOTCHA = Gotcha(
     related=("rs-alloc-slots",),
 )
 _STEP = 64
-"""MiB that a limit is rounded down to."""
+"""MiB; limits are rounded down to multiples of it."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -91,10 +93,10 @@ def detect(facts: Facts) -> Iterator[Found]:
     ):
         return
     room = max(0, free - pool.margin - pool.at_start) // (2 if checkpoints else 1)
-    auto = "" if facts.command.has("-cram") else ", -cram not given"
+    auto = "" if facts.command.has("-cram") else " (-cram is not given)"
     yield Found(
         because=f"the prompt cache may reach {human(limit)}{auto}; {pool.name} has {human(free)},"
-        f" {human(pool.at_start)} of it taken at the start",
+        f" and the start takes {human(pool.at_start)} of it",
         edit=(Edit(flag="-cram", value=str(room // (_STEP * MIB) * _STEP)),),
         flag="-cram",
     )

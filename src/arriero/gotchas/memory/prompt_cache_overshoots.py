@@ -1,22 +1,23 @@
-"""Before June 2026 the prompt cache goes above its limit, and keeps one prompt of any size
+"""Before June 2026 the prompt cache exceeds its limit and keeps one prompt of any size
 
 Symptom
 -------
 `cache state: 1 prompts, 2460.007 MiB (limits: 1200.000 MiB)`, and the kernel kills the server on a
-host that has just as much as `--cache-ram` says.
+host that has only as much memory as `--cache-ram` allows.
 
 Root cause
 ----------
-A prompt was saved first, and only then older ones were thrown away; the last one stayed however
+The server saved a prompt first and dropped older ones afterwards; the last prompt stayed however
 large it was. Since ggml-org/llama.cpp#25070 the limit holds.
 
 Workaround
 ----------
-`-cram 0` on a host that is short, or room for two whole prompts above the limit. Or a newer build.
+Set `-cram 0` on a host with little memory, or leave room for two whole prompts above the limit. Or
+use a newer build.
 
 Better fix
 ----------
-Done upstream.
+Newer builds have the fix.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     size = bytes_of(facts.plan, Component.KV) // (1 if facts.launch.params.kv_unified else slots)
     if size > limit:
         yield Found(
-            because=f"a full prompt's state takes up to {human(size)}, -cram is {human(limit)}, and"
-            f" {told(facts)} keeps it all the same",
+            because=f"a full prompt's state takes up to {human(size)}, more than -cram"
+            f" ({human(limit)}), but {told(facts)} keeps it",
             applies=Applies.MAYBE,
-            missing=("which build of June 2026 was the first to keep the limit",),
+            missing=("which build of June 2026 was the first that keeps to the limit",),
             flag="-cram",
         )

@@ -8,17 +8,18 @@ later instead of ending with exit status 1.
 
 Root cause
 ----------
-Without flash attention V is kept transposed, element by element, and a quantised block cannot be
-written that way. `-fa auto` turns flash attention on by itself; only `-fa off` forbids it.
+Without flash attention the engine stores V transposed, element by element, and a quantised block
+cannot be written that way. `-fa auto` turns flash attention on by itself; only `-fa off` forbids
+it.
 
 Workaround
 ----------
-`-fa on`, or leave `-fa` out. Where flash attention cannot be had, keep V at f16 and quantise K
-alone.
+Set `-fa on`, or leave `-fa` out. If flash attention is not available, keep V at f16 and quantise
+only K.
 
 Better fix
 ----------
-Nothing to fix but the words after the refusal, which blame the model.
+Nothing needs a fix except the later errors, which blame the model.
 """
 
 from __future__ import annotations

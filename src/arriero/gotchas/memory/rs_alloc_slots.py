@@ -4,27 +4,27 @@ Symptom
 -------
 A hybrid or recurrent model does not start: `failed to allocate buffer for rs cache`, after weights
 and KV cache were placed. The last errors of the log (`failed to create_context`, `exiting due to
-model loading error`) read as if the file were bad. With fewer slots it starts, and then host memory
-climbs by tens of MiB with every request.
+model loading error`) sound as if the file were bad. With fewer slots the server starts, but then
+host memory climbs by tens of MiB with every request.
 
 Root cause
 ----------
 Recurrent state (RS) is one row of f32 per slot for each recurrent layer, tens of MiB in a large
-model. It depends on the number of slots alone: neither `-c` nor quantised KV shrinks it. Without
-`-np` the server takes 4 slots. Speculative decoding with the model's own NextN layers keeps
-1 + `--spec-draft-n-max` planes of it per slot. And since such state cannot be rolled back, the
-server saves a copy of it as a context checkpoint while it reads prompts, up to 32 per slot, in host
-memory that no size line and no `--fit` counts.
+model. Its size depends only on the number of slots: neither `-c` nor a quantised KV cache shrinks
+it. Without `-np` the server takes 4 slots. Speculative decoding with the model's own NextN layers
+keeps 1 + `--spec-draft-n-max` planes of it per slot. And since such state cannot be rolled back,
+the server saves copies of it as context checkpoints while it reads prompts, up to 32 per slot. They
+are in host memory; no size line shows them and `--fit` does not count them.
 
 Workaround
 ----------
-Fewer slots: `-np 1` if one client is served at a time. Where the start succeeds and memory climbs,
-bound the copies with `-ctxcp` and the prompt cache with `-cram`.
+Use fewer slots: `-np 1` if one client is served at a time. If the server starts but its memory
+climbs, limit the checkpoints with `-ctxcp` and the prompt cache with `-cram`.
 
 Better fix
 ----------
-Count RS and checkpoints before the start (`arriero plan`); a limit by bytes for checkpoints in
-llama.cpp, as the prompt cache has one.
+Count RS and checkpoints before the start (`arriero plan`). llama.cpp could limit checkpoints in
+bytes, as it does for the prompt cache.
 """
 
 from __future__ import annotations
@@ -91,13 +91,15 @@ def detect(facts: Facts) -> Iterator[Found]:
             yield Found(
                 because=told,
                 applies=Applies.YES if yes else Applies.MAYBE,
-                missing=() if yes else ("compute, which is only a bound without the engine",),
+                missing=()
+                if yes
+                else ("the compute buffer, which is only a bound without the engine",),
                 edit=_fewer_slots(facts, plan),
                 flag="-np",
             )
         elif pool.planned > pool.free and (size := bytes_of(plan, Component.CHECKPOINTS)):
             yield Found(
-                because=f"{told}, {human(pool.at_start)} of it taken at the start; checkpoints may"
+                because=f"{told}, and the start takes {human(pool.at_start)} of it; checkpoints may"
                 f" reach {human(size)} (-ctxcp {facts.launch.checkpoints} per slot)",
                 severity=Severity.WARNING,
                 edit=_bounded(facts, plan, pool),
@@ -122,15 +124,15 @@ def _rs(facts: Facts, plan: Plan) -> str:
     slots = "slot" if context.n_seq_max == 1 else "slots"
     told = f"RS {mib(size)} MiB = {context.n_seq_max} {slots} × {mib(each)} MiB"
     if planes > 1:
-        told += f" × {planes} (drafted tokens are rolled back)"
+        told += f" × {planes} planes (to roll back drafted tokens)"
     auto = facts.command.number("-np")
     if auto is None or auto < 0:
-        told += ", -np not given"
+        told += " (-np is not given)"
     return told
 
 
 def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
-    """The most slots, of halves of what it is now, that every pool holds at the start."""
+    """Halve the slots until every pool holds them at the start."""
     slots = facts.launch.params.n_seq_max
     found: tuple[Edit, ...] = ()
     while slots > 1:
@@ -143,7 +145,7 @@ def _fewer_slots(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
 
 
 def _bounded(facts: Facts, plan: Plan, pool: PlanPool) -> tuple[Edit, ...]:
-    """Half of what is left for checkpoints, the rest for saved prompts, in whole 64 MiB."""
+    """Half of the free memory for checkpoints, the rest for saved prompts, in steps of 64 MiB."""
     room = max(0, (pool.free or 0) - pool.margin - pool.at_start)
     count = facts.launch.checkpoints
     each = bytes_of(plan, Component.CHECKPOINTS) // max(1, count)

@@ -1,26 +1,26 @@
-"""Without flash attention the scores of a whole micro-batch are kept at once
+"""Without flash attention the scores of a whole micro-batch are in memory at once
 
 Symptom
 -------
 Weights and KV cache are placed, then `failed to allocate compute buffers` for many GiB, although
-the same context starts elsewhere. With Vulkan also where there is memory: one buffer is larger than
-the driver gives.
+the same context starts elsewhere. With Vulkan it also happens when there is enough memory: a single
+buffer is larger than the driver allows.
 
 Root cause
 ----------
-Plain attention writes a score in f32 for each head, each token of the micro-batch and each cell of
-the slot's context before it sums up: 4 × heads × `-ub` × context bytes. Flash attention never keeps
-them. `-fa off` turns it off; a device that cannot do it for a model's head size does the same under
-`-fa auto`.
+Plain attention writes an f32 score for each head, each token of the micro-batch and each cell of
+the slot's context before it sums them up: 4 × heads × `-ub` × context bytes. Flash attention never
+stores them. `-fa off` turns flash attention off; under `-fa auto` it is also off if a device does
+not support the model's head size.
 
 Workaround
 ----------
-Leave out `-fa off`. Where flash attention cannot be had, a smaller `-ub` shrinks the scores in
+Leave out `-fa off`. If flash attention is not available, set a smaller `-ub`: the scores shrink in
 proportion.
 
 Better fix
 ----------
-Show how large the scores are before they are asked for (`arriero plan` does).
+Show the size of the scores before they are allocated (`arriero plan` does).
 """
 
 from __future__ import annotations

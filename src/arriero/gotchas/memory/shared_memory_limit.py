@@ -1,28 +1,28 @@
-"""A GPU that is part of the processor gets the share of memory that the system allows, not all
+"""A GPU inside the processor gets only the share of memory that the system allows
 
 Symptom
 -------
 `radv/amdgpu: Failed to allocate a buffer`, `cudaMalloc failed: out of memory` from ROCm, or a load
 that hangs, while the machine has tens of GiB free and `--list-devices` may show more than is
-wanted.
+needed.
 
 Root cause
 ----------
-Such a GPU uses the machine's memory through a table of the kernel's (GTT), whose size is a setting:
-half of the memory unless it was changed. What was set aside for graphics in the firmware is a pool
-of its own. On Windows the list counts shared memory that cannot be allocated in one piece. Vulkan
-has a heap for each part and takes the one that it calls local.
+Such a GPU uses the machine's memory through a table of the kernel (GTT), whose size is a setting:
+half of the memory by default. Memory that the firmware sets aside for graphics is a separate pool.
+On Windows the list counts shared memory that cannot be allocated in one piece. Vulkan has a heap
+for each part and uses the one that it calls local.
 
 Workaround
 ----------
-Linux with AMD: raise the share with the kernel's parameters `ttm.pages_limit=` (pages of 4 KiB) or,
-in older kernels, `amdgpu.gttsize=` (MiB). `GGML_VK_PREFER_HOST_MEMORY=1` makes Vulkan take the
-other heap. Windows: set more graphics memory aside in the driver or firmware. Or make it smaller:
-`-c`, `-ub`, fewer layers.
+On Linux with AMD, raise the share with the kernel parameter `ttm.pages_limit=` (pages of 4 KiB) or,
+for older kernels, `amdgpu.gttsize=` (MiB). `GGML_VK_PREFER_HOST_MEMORY=1` makes Vulkan use the
+other heap. On Windows, set aside more graphics memory in the driver or firmware. Or use less
+memory: a smaller `-c` or `-ub`, fewer layers.
 
 Better fix
 ----------
-Show how much a device gives in all and in one piece, and not only what is free.
+Show how much a device gives in total and in one piece, not only what is free.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     for pool, free in known(facts.plan):
         if pool.name in shared and pool.at_start > free:
             yield Found(
-                because=f"{pool.name} needs {human(pool.at_start)} and gives {human(free)}",
+                because=f"{pool.name} must hold {human(pool.at_start)} at the start but has"
+                f" {human(free)}",
                 applies=Applies.MAYBE,
                 missing=(f"whether {pool.name} is part of the processor",),
                 flag="-ngl",

@@ -7,19 +7,19 @@ cache`, then `failed to allocate buffer for kv cache`.
 
 Root cause
 ----------
-A layer with a window of 1024 tokens needs no more than those and one micro-batch. `--swa-full`
-makes its cache as long as the context, which lets a slot go back to any earlier token of its
-prompt. Most layers of such models have a window, so that nearly everything grows. Programs that use
-llama.cpp's API get it unless they turn it off.
+A layer with a window of 1024 tokens needs a cache for only these tokens and one micro-batch.
+`--swa-full` makes its cache as long as the context, so that a slot can go back to any earlier token
+of its prompt. Most layers of such models have a window, so nearly the whole cache grows. Programs
+that use llama.cpp's API get it unless they turn it off.
 
 Workaround
 ----------
-Leave it out: the server goes back to context checkpoints (`-ctxcp`) instead, each of which is one
-window in host memory.
+Leave the flag out: the server then goes back to context checkpoints (`-ctxcp`), each of which is
+one window in host memory.
 
 Better fix
 ----------
-None in sight: it is what the flag is for. A plan beforehand shows what it costs.
+None: this is what the flag is for. A plan shows the cost before the start.
 """
 
 from __future__ import annotations

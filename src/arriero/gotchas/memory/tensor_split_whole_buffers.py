@@ -1,24 +1,24 @@
-"""With `-sm tensor` sizes are printed for `Meta()`, and a device may take more than its share
+"""With `-sm tensor` the log prints sizes for `Meta()`, and a device may take more than its share
 
 Symptom
 -------
 `Meta() model buffer size = 7252.51 MiB`: no line says what each card takes. Cards hold more than
-with `-sm layer`, by GiB for large models.
+with `-sm layer`, GiB more for large models.
 
 Root cause
 ----------
-One device called `Meta` stands for all of them, and its lines name none. A report on b9441 found
-that buffers are asked for in full size on each device, although a split tensor needs only a part
-there; it was closed as stale.
+One device called `Meta` represents all devices, and its size lines name none of them. A report on
+b9441 found that buffers are allocated in full size on each device although a split tensor needs
+only a part there. The report was closed as stale.
 
 Workaround
 ----------
-Go by what the driver shows (`nvidia-smi`, `rocm-smi`) and leave room on the fullest card: a smaller
-`-c`; or `-sm layer`, whose lines name each device.
+Trust what the driver shows (`nvidia-smi`, `rocm-smi`), and leave room on the fullest card with a
+smaller `-c`. Or use `-sm layer`, whose size lines name each device.
 
 Better fix
 ----------
-Print the size on each device, and ask for the part that is needed.
+Print the size on each device, and allocate only the part that it needs.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if facts.launch.params.split_mode == "tensor":
         yield Found(
-            because="-sm tensor: what each device takes is in no line of the log", flag="-sm"
+            because="-sm tensor: no line of the log says what each device takes", flag="-sm"
         )

@@ -1,25 +1,25 @@
-"""A micro-batch larger than the batch is cut down to it without a word
+"""A micro-batch larger than the batch is silently reduced to it
 
 Symptom
 -------
-`-ub 4096` with a small `-b`, or with none: compute buffers and speed do not change. In embedding or
-rerank mode an input of 3000 tokens fails with status 500, `input (3000 tokens) is too large to
+With `-ub 4096` and a small `-b`, or none, compute buffers and speed do not change. In embedding or
+rerank mode, an input of 3000 tokens fails with status 500, `input (3000 tokens) is too large to
 process. increase the physical batch size (current batch size: 2048)`, although the command says
 `-ub 4096`.
 
 Root cause
 ----------
-A batch is cut into micro-batches, so that a micro-batch is at most the batch: 2048 tokens unless
-`-b` says otherwise. llama.cpp takes the smaller of both and logs nothing but the result, at a
-verbosity that is off by default. An embedding server must read each input in one micro-batch.
+A batch is cut into micro-batches, so a micro-batch cannot be larger than the batch: 2048 tokens by
+default (`-b`). llama.cpp takes the smaller of the two and logs only the result, at a verbosity that
+is off by default. An embedding server must read each input in one micro-batch.
 
 Workaround
 ----------
-Give `-b` together with `-ub`, at least as large.
+Set `-b` together with `-ub`, at least as large.
 
 Better fix
 ----------
-A warning when the micro-batch is cut; raising the batch where only `-ub` was given.
+Warn when the micro-batch is reduced, or raise the batch when only `-ub` is given.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ GOTCHA = Gotcha(
     provenance=Provenance(builds="seen on 10434", command="--embedding -ub 4096"),
 )
 _BATCH = 2048
-"""``-b`` where nothing is given (common/common.h)."""
+"""``-b`` by default (common/common.h)."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -60,7 +60,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     ubatch, batch = command.number("-ub") or 0, command.number("-b") or _BATCH
     if ubatch <= batch:
         return
-    given = f"-b {batch}" if command.number("-b") else f"a batch of {batch} (-b not given)"
+    given = f"-b {batch}" if command.number("-b") else f"a batch of {batch} (-b is not given)"
     told = f"-ub {ubatch} and {given}: micro-batches have {batch} tokens"
     embedding = facts.launch.params.embeddings
     yield Found(

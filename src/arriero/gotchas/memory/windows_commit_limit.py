@@ -1,25 +1,26 @@
-"""On Windows memory of the card needs backing on the host: a small page file ends the load
+"""On Windows the card's memory counts against host memory: a small page file ends the load
 
 Symptom
 -------
-`unable to allocate backend buffer` or `cudaMalloc failed: out of memory` on Windows, with the
-card's memory free; or `The paging file is too small for this operation to complete`. With more RAM
-in the machine the same model loads.
+On Windows, `unable to allocate backend buffer` or `cudaMalloc failed: out of memory` although the
+card has memory free. Or `The paging file is too small for this operation to complete`. With more
+RAM in the machine the same model loads.
 
 Root cause
 ----------
 Windows counts what a program allocates on a card against the memory that it has promised to all
-(commit: RAM and page file), so that it could move it to the host. Where that is used up, the card
-refuses.
+programs (commit: RAM and page file), because it may have to move it to the host. When that is used
+up, the card refuses.
 
 Workaround
 ----------
-A larger page file (let Windows manage it, or set it to the size of the card and more), or programs
-closed that hold memory. If the card's own memory is short: fewer layers (`-ngl`) or a smaller `-c`.
+Enlarge the page file (let Windows manage it, or make it larger than the card's memory), or close
+programs that hold memory. If the card's own memory is short, use fewer layers (`-ngl`) or a smaller
+`-c`.
 
 Better fix
 ----------
-Tell the two apart in the message.
+Distinguish the two cases in the message.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         if free >= pool.at_start > host_pool[1]:
             yield Found(
-                because=f"{pool.name} is to take {human(pool.at_start)}, more than the host has",
+                because=f"{pool.name} must hold {human(pool.at_start)}; the host has less free",
                 applies=Applies.MAYBE,
                 missing=("the size of the page file",),
                 flag="-ngl",

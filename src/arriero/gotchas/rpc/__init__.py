@@ -1,1 +1,1 @@
-"""Workers, and state that has to come back from a device."""
+"""Workers, and state that the server reads back from a device."""

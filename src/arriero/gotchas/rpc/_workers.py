@@ -10,7 +10,7 @@ from arriero.gotchas.facts import Facts
 def endpoints(facts: Facts) -> tuple[str, ...]:
     """The workers that ``--rpc`` names, without those that are known not to answer.
 
-    The flag adds up when it is repeated.
+    A repeated flag adds workers.
     """
     values = facts.command.values("--rpc") or (facts.command.value("--rpc") or "",)
     named = [part.strip() for value in values for part in value.split(",")]
@@ -19,14 +19,14 @@ def endpoints(facts: Facts) -> tuple[str, ...]:
 
 
 def remote_count(facts: Facts) -> int:
-    """Devices of workers: one for each, unless the workers were asked."""
+    """How many devices the workers have: one each, unless the workers were asked."""
     listed = facts.devices_or_none or ()
     remote = sum(device.name.startswith("RPC") for device in listed)
     return remote or len(endpoints(facts))
 
 
 def local_devices(facts: Facts) -> tuple[str, ...]:
-    """Devices of this machine that a model is spread over when the command names none.
+    """The devices of this machine over which a model is spread if the command names none.
 
     Raises:
         MissingError: Nothing is known about them.

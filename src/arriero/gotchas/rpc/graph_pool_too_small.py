@@ -1,15 +1,15 @@
-"""Very many workers: the pool for graph metadata, which has a fixed size, runs out
+"""With very many workers the fixed pool for graph metadata runs out
 
 Symptom
 -------
 `ggml_new_object: not enough space in the context's memory pool (needed 39616, available 39328)` on
-a worker or on the server, with GiB of memory free. Seventeen workers in the report.
+a worker or on the server, with GiB of memory free. The report has seventeen workers.
 
 Root cause
 ----------
 A graph that is spread over many devices is cut into many pieces, and each cut adds nodes. They are
-kept in a pool whose size is worked out beforehand, with too little room for so many. It is no lack
-of memory.
+kept in a pool whose size is computed beforehand, with too little room for so many. The machine is
+not short of memory.
 
 Workaround
 ----------
@@ -17,7 +17,7 @@ Use fewer workers, or a newer build, whose pools are larger.
 
 Better fix
 ----------
-Work the size out from the number of devices.
+Compute the size from the number of devices.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     many = len(endpoints(facts))
     if many >= _MANY:
         yield Found(
-            because=f"{many} workers: a graph in so many pieces may not fit its pool",
+            because=f"{many} workers: a graph in so many pieces may not fit in its pool",
             applies=Applies.MAYBE,
             missing=("whether this build makes its pools large enough",),
             flag="--rpc",

@@ -1,25 +1,25 @@
-"""`-nkvo` with workers: the whole KV cache is in this machine's memory, workers hold none of it
+"""`-nkvo` with workers: this machine holds the whole KV cache, the workers hold none of it
 
 Symptom
 -------
-`CPU KV buffer size` where `RPC0[host:port] KV buffer size` was expected. A context that was
-planned to be spread over several machines fails here for memory, or serves slowly.
+The log says `CPU KV buffer size` instead of `RPC0[host:port] KV buffer size`. A context that was
+planned to spread over several machines does not fit in this machine's memory, or serves slowly.
 
 Root cause
 ----------
-`-nkvo` keeps KV cache and recurrent state in plain memory of the machine that runs the server, for
-every layer, also those whose weights are on a worker. What attention reads and what weights
-compute are then on different machines.
+`-nkvo` keeps the KV cache and the recurrent state of every layer in ordinary memory of the server's
+machine, also for layers whose weights are on a worker. Then the data that attention reads and the
+weights that compute with it are on different machines.
 
 Workaround
 ----------
-Leave `-nkvo` out, so that each worker has the KV cache of its own layers; for less of it, a
-smaller `-c` or quantised types. (The prompt cache then reads it back from the workers, see
-`rpc-prompt-cache-abort`.)
+Leave `-nkvo` out, so that each worker holds the KV cache of its own layers. To make the cache
+smaller, set a smaller `-c` or quantised cache types. (The prompt cache then reads it back from the
+workers, see `rpc-prompt-cache-abort`.)
 
 Better fix
 ----------
-A flag for local devices alone.
+A flag that affects only local devices.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         short = bool(host and host.free is not None and host.at_start > host.free)
         told += f" where {human(host.free)} are free" if short and host and host.free else ""
     yield Found(
-        because=f"-nkvo keeps the KV cache of every layer here{told}, none on a worker",
+        because=f"-nkvo keeps the KV cache of every layer on this machine{told}, none on a worker",
         severity=None if short else Severity.INFO,
         edit=(Edit(flag="-nkvo"),) if short else (),
         flag="-nkvo",

@@ -1,14 +1,14 @@
-"""`-sm none` with workers takes a worker: `-mg` counts them first, and 0 is one of them
+"""`-sm none` with workers uses a worker: `-mg` counts workers first, so 0 is a worker
 
 Symptom
 -------
-`-sm none` was to keep the model on the local card. With `--rpc` in the same command all layers and
-the KV cache go to the first worker instead, over the network, and the card stays empty.
+`-sm none` was meant to keep the model on the local card. With `--rpc` in the same command, all
+layers and the KV cache go to the first worker over the network, and the card stays empty.
 
 Root cause
 ----------
-`-sm none` uses one device, number `-mg`, which is 0 unless set. Devices of workers come first in
-that list. (Without `-sm none`, `-mg` places nothing.)
+`-sm none` uses one device, the one with the number `-mg`, which is 0 by default. In that list the
+workers' devices come first. (Without `-sm none`, `-mg` places nothing.)
 
 Workaround
 ----------
@@ -16,7 +16,7 @@ Name the device: `-dev Vulkan0` or `-dev CUDA0`. Or leave `--rpc` out.
 
 Better fix
 ----------
-Take the first device of this machine unless `-mg` is given.
+Use the first device of this machine if `-mg` is not given.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def detect(facts: Facts) -> Iterator[Found]:
     local = local_devices(facts)
     if not local:
         return
-    given = f"-mg {main}" if command.number("-mg") is not None else "-mg is 0 unless given, which"
+    given = f"-mg {main}" if command.number("-mg") is not None else "-mg 0 (the default)"
     edits: tuple[Edit, ...] = (Edit(flag="-dev", value=local[min(main, len(local) - 1)]),)
     if main:
         edits += (Edit(flag="-mg", value="0"),)
     yield Found(
-        because=f"-sm none takes one device, and {given} is a worker's: theirs come before"
+        because=f"-sm none uses one device, and {given} is a worker's: workers come before"
         f" {local[0]}",
         edit=edits,
         flag="-sm",

@@ -1,4 +1,4 @@
-"""An engine that was built without RPC does not know `--rpc`, and brings no worker
+"""An engine that was built without RPC does not know `--rpc` and has no worker program
 
 Symptom
 -------
@@ -6,14 +6,14 @@ Symptom
 
 Root cause
 ----------
-Support for workers is an option of the build (`-DGGML_RPC=ON`), and packages of distributions and
-of Homebrew often leave it out. The worker's program was called `rpc-server` and is
-`ggml-rpc-server` in builds of 2026. The flag has two dashes: `-rpc` is none.
+RPC is an option of the build (`-DGGML_RPC=ON`), and packages of distributions and of Homebrew often
+leave it out. The worker program was called `rpc-server`; in builds of 2026 it is `ggml-rpc-server`.
+The flag has two dashes: `-rpc` does not exist.
 
 Workaround
 ----------
-Take a build with `-DGGML_RPC=ON`, on the server's side too, and look for both names of the worker.
-Write `--rpc`.
+Use builds with `-DGGML_RPC=ON` for the server and the workers, and look for both names of the
+worker program. Write `--rpc`.
 
 Better fix
 ----------
@@ -53,6 +53,6 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     names = {item.name for item in facts.command.items}
     if "-rpc" in names:
-        yield Found(because="-rpc is no flag: --rpc has two dashes", flag="-rpc")
+        yield Found(because="-rpc does not exist: --rpc has two dashes", flag="-rpc")
     elif "--rpc" in names and facts.own and facts.command.flags.get("--rpc") is None:
-        yield Found(because="--rpc, and this engine does not have it", flag="--rpc")
+        yield Found(because="this engine was built without --rpc", flag="--rpc")

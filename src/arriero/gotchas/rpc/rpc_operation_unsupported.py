@@ -1,28 +1,28 @@
-"""What a worker's device cannot compute ends the worker, and the server sees only that it is gone
+"""A worker dies of an operation that its device cannot compute; the server only sees it gone
 
 Symptom
 -------
 `Remote RPC server crashed or returned malformed response` in the first pass, each time at the same
-place, with memory to spare. The worker's own log names an operation, or fails an assert in its
+place, with memory to spare. The worker's own log names an operation, or an assert fails in its
 backend.
 
 Root cause
 ----------
-The server asks a worker only for memory, and takes for granted that its device computes every
-operation of the graph. Three ways to fall out of that were reported: K and V of different cache
-types, or quantised ones, for which the worker's build has no flash attention; quantised caches with
-MLA models (GLM 4.7 Flash, ROCm with a CUDA worker); and a worker on macOS that was started without
-a device and took BLAS, which has hardly any operation.
+The server asks a worker only for its memory, and assumes that its device can compute every
+operation of the graph. Reports show three cases in which it cannot: K and V caches of different or
+quantised types, for which the worker's build has no flash attention; quantised caches with MLA
+models (GLM 4.7 Flash, ROCm with a CUDA worker); and a worker on macOS that was started without a
+device and used BLAS, which supports hardly any operation.
 
 Workaround
 ----------
-Read the worker's own log: it names the operation. Take the same type for K and V (`-ctk` and
-`-ctv`), f16 if that does not help. On macOS start the worker with its GPU: `ggml-rpc-server -d
+Read the worker's own log: it names the operation. Use the same type for K and V (`-ctk` and
+`-ctv`), and f16 if that does not help. On macOS start the worker with its GPU: `ggml-rpc-server -d
 MTL0`.
 
 Better fix
 ----------
-Ask a worker what its device supports, as it is done for devices of this machine.
+Ask a worker what its device supports, as the engine does for devices of this machine.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     types, where = (request.type_k, request.type_v), endpoints(facts)[0]
     if types[0] != types[1] or not set(types) <= _PLAIN:
         yield Found(
-            because=f"caches of {types[0]} (K) and {types[1]} (V) are computed on {where}",
+            because=f"{where} must compute with caches of {types[0]} (K) and {types[1]} (V)",
             applies=Applies.MAYBE,
-            missing=("whether the worker's device has flash attention for them",),
+            missing=("whether the worker's device has flash attention for these types",),
             flag="-ctk",
         )
 

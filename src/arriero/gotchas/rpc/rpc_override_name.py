@@ -1,24 +1,24 @@
-"""`-ot` wants a worker's buffer type, `RPC0[host:port]`, where `-dev` and lists say `RPC0`
+"""`-ot` needs a worker's buffer type, `RPC0[host:port]`; `-dev` and the device list say `RPC0`
 
 Symptom
 -------
-`error while handling argument "-ot": unknown buffer type`, exit 1, although `--list-devices` shows
-an `RPC0`. `RPC[host:port]`, as in commands of 2025, is refused too.
+`error while handling argument "-ot": unknown buffer type`, exit status 1, although `--list-devices`
+shows an `RPC0`. `RPC[host:port]`, as in commands of 2025, is refused too.
 
 Root cause
 ----------
-`-ot` takes the name of a buffer type, letter by letter. For a worker that is `RPC`, the number of
-the device on that worker, and its endpoint in brackets; the number of the device in lists runs
+`-ot` takes the name of a buffer type, letter by letter. For a worker it consists of `RPC`, the
+number of the device on that worker, and the endpoint in brackets. The device list instead counts
 over all workers. So the second of two workers with one device each is `RPC1` for `-dev` and
 `RPC0[host:port]` for `-ot`.
 
 Workaround
 ----------
-The buffer type as the refusal lists it, on standard output.
+Use a buffer type from the list that the engine prints on standard output when it refuses the flag.
 
 Better fix
 ----------
-Take names of devices in `-ot` as well.
+Accept device names in `-ot` as well.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _named(facts: Facts, workers: tuple[str, ...]) -> tuple[Edit, ...]:
-    """Right where each worker has one device."""
+    """The corrected flag; right if each worker has one device."""
 
     def buffer(match: re.Match[str]) -> str:
         number, endpoint = match.groups()

@@ -1,35 +1,35 @@
-"""Saving a slot's prompt reads its state back from the device, and what cannot be read aborts
+"""Saving a slot's prompt reads its state back from the device, and a failed read aborts the server
 
 Symptom
 -------
-The first request is answered. A later one, with another prompt, ends the server with SIGABRT (exit
-134) right after the log line `prompt_save:  - saving prompt with length N`. Behind `--rpc` the last
-words are often `Remote RPC server crashed or returned malformed response`, while the worker is
-alive and well.
+The first request is answered. A later one with another prompt kills the server with SIGABRT (exit
+status 134) right after the log line `prompt_save:  - saving prompt with length N`. With `--rpc` the
+last line is often `Remote RPC server crashed or returned malformed response`, although the worker
+is alive.
 
 Root cause
 ----------
 When a slot gets another prompt, the server first copies the state of the old one into host memory
-for its prompt cache (`-cram`, 8 GiB unless set). The copy goes through the backend's read of each
-KV tensor, and a read that fails is not an error there but an assert. Two ways to get one were seen
-with a live worker. A KV tensor of one layer larger than the device's allocation block (Vulkan:
-`GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB by default) is left without data, and its read ends in
-`GGML_ASSERT(tensor->data != NULL)`. It was the size of one tensor that decided here, not that of
-the whole buffer: of 4 MiB, a block of 3 MiB aborts and one of 5 MiB serves; this needs no worker, a
-local Vulkan device does the same. And a worker must allocate what it hands over: one that has
-memory for serving, but not for that copy, fails the read. No flag of the transport has a part in
-it.
+for its prompt cache (`-cram`, 8 GiB by default). To copy, it reads each KV tensor through the
+backend, and there a failed read is not an error but an assert. Two ways to fail were seen with a
+live worker. First, a KV tensor of one layer may be larger than the device's allocation block
+(Vulkan: `GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB by default). It then has no data, and reading it
+ends in `GGML_ASSERT(tensor->data != NULL)`. What counted here was the size of one tensor, not of
+the whole buffer: with a tensor of 4 MiB, a block of 3 MiB aborts and one of 5 MiB serves. This
+needs no worker; a local Vulkan device does the same. Second, a worker must allocate memory for what
+it sends: one that has enough memory to serve, but not for that copy, fails the read. No flag of the
+transport matters.
 
 Workaround
 ----------
-`-cram 0`: nothing is saved, and a prompt that comes back is read again. On Vulkan a larger
+Set `-cram 0`: nothing is saved, and a repeated prompt is read again. On Vulkan, a larger
 `GGML_VK_SUBALLOCATION_BLOCK_SIZE` or a smaller context keeps each KV tensor within one block. A
-worker that is gone is another matter: its next request aborts with or without the cache.
+lost worker is a different problem: the next request that needs it aborts with or without the cache.
 
 Better fix
 ----------
-A state that cannot be read should skip the save with a warning; ggml-org/llama.cpp#25584 proposes
-it for tensors without data.
+Skip the save with a warning if the state cannot be read; ggml-org/llama.cpp#25584 proposes this for
+tensors without data.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     if workers := facts.command.value("--rpc"):
         yield Found(
             because=f"--rpc {workers} with the prompt cache on (-cram is not 0): from the second"
-            " prompt on, state is read back from the workers",
+            " prompt on, the server reads state back from the workers",
             applies=Applies.MAYBE,
-            missing=("what memory and what allocation block the workers have for such a read",),
+            missing=("the workers' free memory and allocation block for such a read",),
             edit=_OFF,
             flag="--rpc",
         )
@@ -118,7 +118,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         told = _BLOCK in facts.command.environ
         yield Found(
             because=f"one layer's KV tensor takes {human(largest)} and Vulkan allocates in blocks"
-            f" of {human(block)}: its read ends in an assert",
+            f" of {human(block)}: reading it ends in an assert",
             applies=Applies.YES if told else Applies.MAYBE,
             missing=() if told else ("the limits of this device's driver",),
             edit=_OFF,
@@ -127,7 +127,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _block(facts: Facts) -> int | None:
-    """Bytes of an allocation block of the Vulkan devices in use; None where there are none."""
+    """Bytes of an allocation block of the Vulkan devices in use; None if there are none."""
     given = facts.command.environ.get(_BLOCK, "")
     listed = [device.name for device in facts.devices_or_none or ()]
     named = re.split(r"[,\s]+", facts.command.value("-dev") or "")

@@ -1,26 +1,26 @@
-"""`-ts` counts workers first, and devices without a value get nothing: the local card stays empty
+"""`-ts` counts workers first, and a device without a value gets nothing: the local card stays empty
 
 Symptom
 -------
 With `--rpc` and as many values in `-ts` as there are workers, this machine's own card holds no
-layer, no KV cache and no compute buffer; workers hold all of it, and the one that was planned with
-less runs out of memory. The log lists the card among the devices in use all the same.
+layer, no KV cache and no compute buffer. The workers hold everything, and the one that was planned
+to hold less runs out of memory. The log nevertheless lists the card among the devices in use.
 
 Root cause
 ----------
-Values of `-ts` go to devices in the order in which a model is spread over them: devices of the
-workers first, in the order of `--rpc`, then those of this machine. One that has no value has the
-share 0, and nothing says so. The CPU is not in that list: on a machine without a card all values
-are for workers, and only what `-ngl` leaves out stays.
+The values of `-ts` go to the devices in the order in which the engine spreads a model: first the
+workers' devices, in the order of `--rpc`, then those of this machine. A device without a value gets
+the share 0, and no message says so. The CPU is not in that list: on a machine without a card all
+values are for workers, and only the layers that `-ngl` leaves out stay here.
 
 Workaround
 ----------
-One more value, the last, for the local card. `-dev RPC0,RPC1,Vulkan0` says the order itself;
-`--list-devices` with the same `--rpc` shows the names.
+Add one more value at the end, for the local card. `-dev RPC0,RPC1,Vulkan0` sets the order
+explicitly; `--list-devices` with the same `--rpc` shows the names.
 
 Better fix
 ----------
-A warning when there are more devices than values.
+Warn when there are more devices than values.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         each = f"{sum(shares) / len(shares):g}"
         value = ",".join([f"{share:g}" for share in shares] + [each] * len(without))
         yield Found(
-            because=f"-ts {facts.command.value('-ts')}: {_count(len(shares), 'value')}, and"
-            f" {_count(remote, 'device')} of workers come before {', '.join(without)}, which gets"
-            " nothing",
+            because=f"-ts {facts.command.value('-ts')} has {_count(len(shares), 'value')}, and"
+            f" {_count(remote, 'device')} of workers come first: {', '.join(without)} gets nothing",
             edit=(Edit(flag="-ts", value=value),),
             flag="-ts",
         )

@@ -1,29 +1,28 @@
-"""A worker of another build is refused: the server runs without it, or aborts
+"""The engine refuses a worker of another build: the server runs without it, or aborts
 
 Symptom
 -------
-The server starts, listens and answers, only slowly: everything is on the local machine. Among the
+The server starts, listens and answers, but slowly: everything is on the local machine. Among the
 first lines of the log are `RPC server version mismatch: N.N.N`, the worker's version, and `Failed
-to connect to HOST:PORT`, as if nobody were there. Newer builds abort instead (SIGABRT) with `RPC
-handshake failed for HOST:PORT`.
+to connect to HOST:PORT`, as if nothing answered there. Newer builds abort instead (SIGABRT) with
+`RPC handshake failed for HOST:PORT`.
 
 Root cause
 ----------
-Client and worker greet each other with the version of their protocol. The client takes a worker of
-the same major number whose minor number is not above its own, and refuses any other. The number
-goes up with commands and with the list of operations, so that builds a few weeks apart can differ;
-it says nothing of the build itself, and no flag gets around it. A build from before the number went
-up with operations (March 2026) may be taken in and then crash.
+Client and worker first exchange the version of their protocol. The client accepts a worker with the
+same major version whose minor version is not above its own, and refuses any other. The version
+changes with the commands and with the list of operations, so builds a few weeks apart can differ.
+It does not identify the build, and no flag overrides the check. A build from before the version
+followed the operations (March 2026) may be accepted and then crash.
 
 Workaround
 ----------
-The same build on every machine: update all of them together. Until then, leave the worker out of
-`--rpc`, so that `--fit` and `-ts` count with what is there.
+Run the same build on every machine, and update all of them together. Until then remove the worker
+from `--rpc`, so that `--fit` and `-ts` count only what is there.
 
 Better fix
 ----------
-Say both versions and end with an error, neither going on without a worker that was named nor
-aborting.
+Name both versions and end with an error, instead of continuing without the worker or aborting.
 """
 
 from __future__ import annotations
@@ -73,13 +72,13 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not facts.command.value("--rpc"):
         return
     if facts.workers_or_none is None:
-        raise MissingError("which version the workers speak: --probe asks them")
+        raise MissingError("the workers' protocol version (--probe asks them)")
     left = [endpoint for endpoint, answers in facts.workers_or_none.items() if answers]
     for endpoint, refusal in facts.refused.items():
         speaks = f"version {refusal.version}" if refusal.version else "another version"
         yield Found(
             because=f"{endpoint} speaks {speaks} of the protocol: the engine"
-            f" {'aborts at it' if refusal.fatal else 'goes on without it'}",
+            f" {'aborts' if refusal.fatal else 'continues without it'}",
             edit=(Edit(flag="--rpc", value=",".join(left) or None),),
             flag="--rpc",
             severity=Severity.ERROR if refusal.fatal else None,

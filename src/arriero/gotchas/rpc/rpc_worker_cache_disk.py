@@ -1,4 +1,4 @@
-"""A worker started with `-c` keeps tensors on its disk and never throws one away
+"""A worker started with `-c` keeps tensors on its disk and never deletes one
 
 Symptom
 -------
@@ -7,18 +7,18 @@ the worker cannot write and other programs fail.
 
 Root cause
 ----------
-With `-c` a worker saves each large tensor that it is sent in a file of its own, named by its
-contents, so that the next load need not send it. Nothing limits the directory, and nothing is
-removed from it, whatever models were used once.
+With `-c` a worker saves each large tensor that it receives in its own file, named by its contents,
+so that it need not be sent for the next load. Nothing limits the directory, and nothing is ever
+removed from it, even for models that were used only once.
 
 Workaround
 ----------
 Start the worker without `-c`, or delete its cache directory from time to time (`LLAMA_CACHE` says
-where it is). Nothing in it is needed: what is missing is sent again.
+where it is). Nothing in it is needed: a missing tensor is sent again.
 
 Better fix
 ----------
-A limit in bytes, with the oldest files going first.
+A limit in bytes that deletes the oldest files first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if named := endpoints(facts):
         yield Found(
-            because=f"weights are sent to {named[0]}, and a worker with -c keeps every one",
+            because=f"weights are sent to {named[0]}; a worker with -c keeps them all on its disk",
             applies=Applies.MAYBE,
             missing=("whether the workers were started with -c",),
             flag="--rpc",

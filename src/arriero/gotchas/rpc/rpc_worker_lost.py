@@ -1,27 +1,29 @@
-"""A worker on a CPU takes memory as it computes; one that ends for it takes the server along
+"""A worker on a CPU takes more memory when it computes; if it dies of that, the server dies too
 
 Symptom
 -------
-The server is ready, and its first prompt, or the first long one, ends it with SIGABRT (exit 134):
-`Remote RPC server crashed or returned malformed response`, often after `recv failed
+The server is ready. Its first prompt, or the first long one, kills it with SIGABRT (exit status
+134): `Remote RPC server crashed or returned malformed response`, often after `recv failed
 (bytes_recv=0`. On the worker: `terminate called after throwing an instance of 'std::bad_alloc'`.
 
 Root cause
 ----------
-Weights, KV cache and compute buffer of a worker are reserved at the start. What its CPU works with
-is not: inputs of a matrix product in the type of the weights, up to a micro-batch of rows as wide
-as the feed-forward layer, are allocated with the first graph that needs them. A worker that has no
-room left for that ends. The server cannot go on without one, whatever ended it: the next request
-that needs it aborts, and until then `/health` says `ok`.
+The weights, the KV cache and the compute buffer of a worker are allocated at the start. The memory
+in which its CPU works is not: inputs of a matrix product in the type of the weights, up to a
+micro-batch of rows as wide as the feed-forward layer, are allocated with the first graph that needs
+them. If the worker has no room left for them, it dies. The server cannot continue without a worker,
+whatever killed it: the next request that needs it aborts, and until then `/health` says `ok`.
 
 Workaround
 ----------
-A smaller `-ub`, which compute buffer and work memory both grow with, or a share of layers (`-ts`)
-that leaves the worker some. Something must start worker and server again, in that order.
+Set a smaller `-ub`: the compute buffer and the work memory both grow with it. Or give the worker a
+smaller share of the layers (`-ts`). A supervisor must restart the worker and then the server, in
+that order.
 
 Better fix
 ----------
-Reserve the work memory with the graph; let requests fail, not the server, when a worker is gone.
+Allocate the work memory with the graph. When a worker is gone, let requests fail instead of the
+server.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ GOTCHA = Gotcha(
     related=("rpc-prompt-cache-abort", "rpc-worker-memory", "rpc-worker-unused"),
 )
 _INPUT = 2
-"""Bytes of one number of an input beside f16 weights."""
+"""Bytes of one number of an input, with f16 weights."""
 _LEAST = 32
 
 
@@ -82,8 +84,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     for name, left in _left(facts, remote).items():
         if 0 <= left < wanted:
             yield Found(
-                because=f"{name} has {human(left)} left at the start; its CPU works with up to"
-                f" {human(wanted)} more (-ub {facts.launch.params.n_ubatch})",
+                because=f"{name} has {human(left)} left at the start; its CPU may need"
+                f" {human(wanted)} more to work (-ub {facts.launch.params.n_ubatch})",
                 applies=Applies.MAYBE,
                 missing=("whether this worker computes on its CPU",),
                 edit=_smaller(facts, remote),
@@ -103,7 +105,7 @@ def _left(facts: Facts, remote: list[str]) -> dict[str, int]:
 
 
 def _smaller(facts: Facts, remote: list[str]) -> tuple[Edit, ...]:
-    """The largest micro-batch, of halves of what it is now, that leaves room to work."""
+    """Halve the micro-batch until every worker has room to work; empty if none helps."""
     tokens = facts.launch.params.n_ubatch
     while tokens > _LEAST:
         tokens //= 2
@@ -116,7 +118,7 @@ def _smaller(facts: Facts, remote: list[str]) -> tuple[Edit, ...]:
 
 _FLAGS = "-c 2048 -np 1 -ngl 99 --no-warmup -cram 0 -fit off --rpc {workers}"
 _RUN = EngineRun(flags=f"{_FLAGS} -ub 512", workers=(Worker(room=370 * MIB),))
-"""The compute buffer for 512 tokens takes 362 MiB more than that for 32: little is left."""
+"""The compute buffer takes 362 MiB more for 512 tokens than for 32, so little is left."""
 
 REPRODUCTIONS = (
     Reproduction(

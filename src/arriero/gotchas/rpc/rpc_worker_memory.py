@@ -1,25 +1,26 @@
-"""A worker that computes on its CPU calls all of its memory free, and takes only what fits
+"""A worker that computes on its CPU reports all memory as free, but takes only what really fits
 
 Symptom
 -------
 `alloc_tensor_range: failed to allocate RPC0[host:port] buffer of size ...`, then `failed to
-allocate buffer for kv cache` and `failed to create_context`, exit 1 (a crash in older builds). The
-line before may say that the worker has many GiB free.
+allocate buffer for kv cache` and `failed to create_context`, exit status 1 (a crash in older
+builds). The line before may say that the worker has many GiB free.
 
 Root cause
 ----------
-`using device RPC0 (host:port) ... MiB free` is what the worker says, and one without a card says
-its machine's total, whatever else runs there and whatever limit it was started with. `--fit` and
-the shares of layers trust it. What does not fit is found when the worker is asked for the buffer.
+`using device RPC0 (host:port) ... MiB free` shows what the worker reports. A worker without a card
+reports its machine's total, whatever else runs there and whatever limit it was started with.
+`--fit` and the shares of layers trust this number. Only when the worker is asked for the buffer
+does it turn out not to fit.
 
 Workaround
 ----------
-Give layers by `-ts` for what workers really have, or a smaller `-c`, which each worker holds for
-its own layers.
+Set `-ts` according to the memory that the workers really have, or set a smaller `-c`: each worker
+holds the KV cache of its own layers.
 
 Better fix
 ----------
-Report the memory that is available, and the worker's own limits.
+Report the available memory and the worker's own limits.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         sure = certain(plan, pool.name) > pool.free
         yield Found(
-            because=f"{pool.name} needs {human(pool.at_start)} at the start and has"
+            because=f"{pool.name} must hold {human(pool.at_start)} at the start but has"
             f" {human(pool.free)}",
             applies=Applies.YES if sure else Applies.MAYBE,
-            missing=() if sure else ("compute on the worker, which is only a bound",),
+            missing=() if sure else ("the worker's compute buffer, which is only a bound",),
             edit=_smaller(facts, plan),
             flag="--rpc",
         )
@@ -91,7 +92,7 @@ def _remote(pool: str) -> bool:
 
 
 def _smaller(facts: Facts, plan: Plan) -> tuple[Edit, ...]:
-    """The largest context, of halves of what it is now, that every worker holds."""
+    """Halve the context until every worker holds it; empty if none helps."""
     tokens = plan.context.n_ctx if plan.context else 0
     while tokens > _LEAST:
         tokens //= 2

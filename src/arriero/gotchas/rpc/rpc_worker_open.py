@@ -1,21 +1,21 @@
-"""A worker obeys whoever reaches its port: no key, and little checking of what it is sent
+"""A worker obeys whoever reaches its port: it has no key and checks little of what it receives
 
 Symptom
 -------
-None, until somebody else's program talks to the worker. One malformed message is enough to end it
+None, until another program talks to the worker. One malformed message is enough to end it
 (`ggml_abort`), and ggml's own documentation calls workers insecure.
 
 Root cause
 ----------
-The protocol of workers has no key and no encryption. What comes in is taken as tensors and graphs.
-Several ways to crash a worker by a message were reported and mended one by one
-(ggml-org/llama.cpp#13067 for one), and there may be more.
+The protocol of workers has no key and no encryption. Whatever arrives is used as tensors and
+graphs. Several ways to crash a worker with a message were reported and fixed one by one (for
+example ggml-org/llama.cpp#13067), and there may be more.
 
 Workaround
 ----------
-Bind workers to the loopback and reach them through an SSH tunnel, or to an address of a network
-(VPN, direct cable) where nobody else is: `ggml-rpc-server -H 127.0.0.1`. Never open the port to the
-internet.
+Bind workers to the loopback and reach them through an SSH tunnel, or bind them to an address in a
+network that nobody else uses (VPN, direct cable): `ggml-rpc-server -H 127.0.0.1`. Never open the
+port to the internet.
 
 Better fix
 ----------
@@ -58,12 +58,12 @@ def detect(facts: Facts) -> Iterator[Found]:
     away = [name for name in endpoints(facts) if not _is_local(name)]
     if away:
         yield Found(
-            because=f"{away[0]} is reached over a network, and asks nobody for a key", flag="--rpc"
+            because=f"{away[0]} is reached over a network and does not ask for a key", flag="--rpc"
         )
 
 
 def _is_local(endpoint: str) -> bool:
-    """Whether a worker is on this machine, or its address is left to others to fill in."""
+    """Whether a worker is on this machine, or its address is a placeholder."""
     host = endpoint.rpartition(":")[0].strip("[]") or endpoint
     if host == "localhost" or "$" in host:
         return True

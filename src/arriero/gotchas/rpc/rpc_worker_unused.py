@@ -1,24 +1,24 @@
-"""A worker that does not answer is left out, and the server runs without it
+"""The server ignores a worker that does not answer, and runs without it
 
 Symptom
 -------
-The server starts, listens and answers, only slowly: everything is on the local machine. One line of
-the log, among the first, says `Failed to connect to HOST:PORT`. `--list-devices` does not list the
+The server starts, listens and answers, but slowly: everything is on the local machine. One of the
+first lines of the log says `Failed to connect to HOST:PORT`. `--list-devices` does not list the
 worker either. Newer builds abort there instead (SIGABRT).
 
 Root cause
 ----------
-Workers are asked while `--rpc` is read, before anything else is known. One that cannot be reached
-yields no device, and a model without that device is placed on what is left.
+The engine asks the workers while it reads `--rpc`, before anything else is known. A worker that it
+cannot reach gives no device, and the model is placed on the devices that are left.
 
 Workaround
 ----------
-Start the worker first. Without it, leave its address out of `--rpc`, so that `--fit` and `-ts`
-count with what is there.
+Start the worker first. If you must run without it, remove its address from `--rpc`, so that `--fit`
+and `-ts` count only what is there.
 
 Better fix
 ----------
-Refuse to start without a worker that was named, as newer builds do, in words instead of an abort.
+Refuse to start without a named worker, as newer builds do, but with a message instead of an abort.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not named:
         return
     if facts.workers_or_none is None:
-        raise MissingError("whether the workers answer: --probe asks them")
+        raise MissingError("whether the workers answer (--probe asks them)")
     answering = facts.workers_or_none
     silent = [e for e, answers in answering.items() if not answers and e not in facts.refused]
     left = [endpoint for endpoint, answers in answering.items() if answers]
@@ -77,7 +77,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 _RUN = EngineRun(flags="-c 1024 -np 1 -ngl 99 --no-warmup --rpc 127.0.0.1:9")
-"""The port of `discard`, which nothing uses any more."""
+"""The port of the `discard` service, which nothing uses today."""
 
 REPRODUCTIONS = (
     Reproduction(

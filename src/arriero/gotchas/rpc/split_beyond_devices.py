@@ -1,25 +1,26 @@
-"""`-ts` has more values than there are devices: the last ones count for nothing
+"""`-ts` has more values than there are devices: the last values are ignored
 
 Symptom
 -------
-`-ts 45,40,15` with two workers was meant to leave 15 of 100 to this machine, and the workers hold
-all of it, as 45 to 40. They need more memory than planned, and no line of the log says that a value
-was left out.
+`-ts 45,40,15` with two workers was meant to leave 15 of 100 to this machine, but the workers hold
+everything, as 45 to 40. They need more memory than planned, and no line of the log says that a
+value was ignored.
 
 Root cause
 ----------
-A value belongs to a device, the CPU is none, and on a machine without a card the workers are all
-that there is. As many values as there are devices are read, and their sum counts as the whole.
-What stays on the CPU is decided by `-ngl` alone.
+Each value belongs to a device. The CPU is not a device, so on a machine without a card there are
+only the workers. The engine reads as many values as there are devices and takes their sum as the
+whole. Only `-ngl` decides what stays on the CPU.
 
 Workaround
 ----------
-As many values as devices, which `--list-devices` with the same `--rpc` shows. For a share of this
-machine without a card lower `-ngl`, or start a `ggml-rpc-server` on it and name it too.
+Give as many values as there are devices; `--list-devices` with the same `--rpc` shows them. To give
+this machine a share without a card, lower `-ngl`, or start a `ggml-rpc-server` on it and name that
+too.
 
 Better fix
 ----------
-A warning when values are left over.
+Warn when values are left over.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ def detect(facts: Facts) -> Iterator[Found]:
     of = f" ({remote} of workers, {devices - remote} of this machine)" if remote else ""
     yield Found(
         because=f"-ts {facts.command.value('-ts')} has {len(shares)} values for {devices}"
-        f" device{'s' * (devices > 1)}{of}: {lost} counts for nothing, the split is {kept}",
+        f" device{'s' * (devices > 1)}{of}: {lost} is ignored, the split is {kept}",
         applies=Applies.YES if asked else Applies.MAYBE,
-        missing=() if asked else ("how many devices each worker has: --probe asks them",),
+        missing=() if asked else ("how many devices each worker has (--probe asks them)",),
         edit=(Edit(flag="-ts", value=kept),) if asked else (),
         flag="-ts",
     )

@@ -1,1 +1,1 @@
-"""What the server does once it listens."""
+"""Failures and surprises once the server listens."""

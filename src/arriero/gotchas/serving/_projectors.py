@@ -1,4 +1,4 @@
-"""What a projector's header says (``tools/mtmd/clip.cpp``)."""
+"""Questions to a projector's header (``tools/mtmd/clip.cpp``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def kind(projector: Header) -> str:
 
 
 def number(projector: Header, key: str) -> int:
-    """A whole number of the header; 0 where there is none."""
+    """A whole number of the header; 0 if it is missing."""
     value = projector.metadata.get(key)
     return value if isinstance(value, int) else 0
 
 
 def embedding(projector: Header) -> int | None:
-    """Width of what it gives to the text model; null for kinds of which it is not known here."""
+    """Width of the embeddings for the text model; None for kinds whose tensors are not known."""
     name, axis = {
         "gemma3": ("mm.input_projection.weight", 0),
         "pixtral": ("mm.2.weight", 1),

@@ -1,24 +1,24 @@
-"""--chat-template with a name: every chat becomes that word, and the model never sees a message
+"""--chat-template with a name: that word replaces every chat, and the model never sees a message
 
 Symptom
 -------
-Answers have nothing to do with the question. `/apply-template` returns the prompt `llama3`, just
+Answers have nothing to do with the question. `/apply-template` returns the prompt `llama3`, only
 that word, for any messages. With `-lv 4` the start says `chat template, example_format: 'llama3'`.
 
 Root cause
 ----------
-Templates are Jinja unless `--no-jinja` is given, and then the value of `--chat-template` is the
-template's text itself, not the name of a built-in one. Only `chatml` is known by name. A word
-without braces is a template that puts out the word.
+Templates are Jinja unless `--no-jinja` is given. Then the value of `--chat-template` is the text of
+the template, not the name of a built-in one; only `chatml` is known by name. A word without braces
+is a template that prints this word.
 
 Workaround
 ----------
-Leave it out: the model's file brings its own template. For a built-in one by name `--no-jinja` (no
-tools then), for a file `--chat-template-file`.
+Leave the flag out: the model's file brings its own template. Use `--no-jinja` to choose a built-in
+template by name (tools do not work then), or `--chat-template-file` for a file.
 
 Better fix
 ----------
-Refuse a template that no message can get into, or look a bare word up among the built-in ones.
+Refuse a template that has no place for a message, or look up a bare word among the built-in ones.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if not _is_jinja(facts):
         return
     yield Found(
-        because=f"--chat-template {template[:40]} has no place for a message, and Jinja is on",
+        because=f"Jinja is on, and --chat-template {template[:40]} has no place for a message",
         edit=(Edit(flag="--chat-template"),),
         flag="--chat-template",
     )

@@ -1,23 +1,24 @@
-"""An embedding server takes inputs of one micro-batch at most: 512 tokens unless -ub says more
+"""An embedding server accepts inputs of one micro-batch at most: 512 tokens unless -ub says more
 
 Symptom
 -------
 Status 500, `input (700 tokens) is too large to process. increase the physical batch size (current
-batch size: 512)`, although context and model take thousands. At the start `embeddings enabled with
-n_batch (2048) > n_ubatch (512)` and `setting n_batch = n_ubatch = 512`.
+batch size: 512)`, although the context and the model take thousands. The log says at the start
+`embeddings enabled with n_batch (2048) > n_ubatch (512)` and `setting n_batch = n_ubatch = 512`.
 
 Root cause
 ----------
-In embedding and rerank mode a whole input has to be read in one piece, since every token attends to
-every other. The piece is the micro-batch, and its default is 512 whatever `-c` says.
+In embedding and rerank mode the server must read a whole input in one piece, because every token
+attends to every other. That piece is the micro-batch, and its default is 512 whatever `-c` says.
 
 Workaround
 ----------
-`-b` and `-ub` as large as the longest input: `-b 8192 -ub 8192`. Compute buffers grow with it.
+Set `-b` and `-ub` as large as the longest input: `-b 8192 -ub 8192`. The compute buffers grow with
+it.
 
 Better fix
 ----------
-Take the context for the micro-batch in this mode, or split the input where the model is causal.
+Use the context as the micro-batch in this mode, or split the input if the model is causal.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ GOTCHA = Gotcha(
     ),
 )
 _USUAL = 8192
-"""Tokens up to which the edit raises the micro-batch: what embedding models are trained with."""
+"""Tokens; the edit raises the micro-batch at most to this, the usual training context."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
     request, command = facts.launch.params, facts.command
-    limit = request.n_batch  # already cut down to the micro-batch
+    limit = request.n_batch  # already reduced to the micro-batch
     if not request.embeddings or request.n_ubatch > limit:
         return
     slots = 1 if request.kv_unified else request.n_seq_max
@@ -81,11 +82,11 @@ def detect(facts: Facts) -> Iterator[Found]:
     longest = min(context, trained or context)
     if longest <= limit:
         return
-    given = "" if command.has("-ub") else " (-ub not given)"
+    given = "" if command.has("-ub") else " (-ub is not given)"
     more = (Edit(flag="-b", value=str(longest)), Edit(flag="-ub", value=str(longest)))
     fits = longest <= _USUAL and facts.header_or_none is not None and facts.has_room(more)
     yield Found(
-        because=f"inputs of more than {limit} tokens{given} are refused; a slot has {longest}",
+        because=f"inputs of more than {limit} tokens{given} are refused; a slot holds {longest}",
         edit=more if fits else (),
         flag="-ub",
     )

@@ -1,26 +1,26 @@
-"""An image of more tokens than -ub: the server aborts with the first one
+"""An image with more tokens than -ub aborts the server
 
 Symptom
 -------
-`non-causal attention requires n_ubatch >= n_tokens` in a failed `GGML_ASSERT`, and exit 134
-(SIGABRT) with the first image. Text alone is served.
+A failed `GGML_ASSERT` says `non-causal attention requires n_ubatch >= n_tokens`, and the first
+image ends the server with exit status 134 (SIGABRT). Text alone is served.
 
 Root cause
 ----------
-Gemma 3 and Gemma 4 let the tokens of an image see each other. That is computed in one piece: as
-many tokens as the image has, or `-b` if that is less, must fit into one micro-batch, which is 512
-by default. An image of Gemma 3 has 256 tokens; of Gemma 4 it has up to 280, in newer builds 1120,
-or what `--image-max-tokens` allows. The newest lower that limit to the micro-batch themselves;
-images of one size they cannot make smaller.
+In Gemma 3 and Gemma 4 the tokens of an image attend to each other, so they must be computed in one
+piece. One micro-batch, 512 tokens by default, must hold all tokens of the image, or `-b` tokens if
+that is less. An image of Gemma 3 has 256 tokens; of Gemma 4 up to 280, in newer builds 1120, or as
+many as `--image-max-tokens` allows. The newest builds lower that limit to the micro-batch
+themselves, but they cannot shrink images of a fixed size.
 
 Workaround
 ----------
-A micro-batch of at least as many tokens as an image has: `-ub 256`, or what `--image-max-tokens`
-says. Compute buffers grow with it.
+Make the micro-batch as large as an image: `-ub 256`, or the value of `--image-max-tokens`. The
+compute buffers grow with it.
 
 Better fix
 ----------
-The server could refuse the pair at the start, where it knows both figures.
+The server could refuse the two values at the start, when it knows both.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ GOTCHA = Gotcha(
 )
 
 _GEMMA4 = {0: 280, 10436: 1120, 10841: 0}
-"""Most tokens of an image by default, from which build on; 0 where it follows the micro-batch."""
+"""First build → most tokens of an image by default; 0 if the limit follows the micro-batch."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -93,8 +93,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     if min(tokens, request.n_batch) <= micro:
         return
     yield Found(
-        because=f"an image of {what} has up to {tokens} tokens, which are decoded in one piece;"
-        f" -ub {micro} holds fewer",
+        because=f"an image of {what} has up to {tokens} tokens, which need one micro-batch;"
+        f" -ub {micro} is smaller",
         edit=(Edit(flag="-ub", value=str(tokens)),),
         flag="-ub" if facts.command.has("-ub") else "--mmproj",
     )

@@ -1,19 +1,21 @@
-"""The projector of another model: the server ends after everything is loaded
+"""The projector belongs to another model: the server ends after everything is loaded
 
 Symptom
 -------
 `mismatch between text model (n_embd = N) and mmproj (n_embd = M)`, `failed to load multimodal
-model` and exit 1, when weights and context are in memory already.
+model` and exit status 1, when weights and context are already in memory.
 
 Root cause
 ----------
-A projector turns an image into embeddings of one text model's width. Sizes of one family have
-projectors with the same name, and a directory may hold several. The two are compared last of all.
+A projector turns an image into embeddings as wide as those of one text model. Models of one family
+but different sizes have projectors with the same name, and a directory may hold several. The server
+compares the two last of all.
 
 Workaround
 ----------
-The projector that was published beside this very model, or none: without `--mmproj` the model is
-served for text. What fits in width may still be of another model, and then answers nonsense.
+Use the projector that was published with this very model, or none: without `--mmproj` the model
+serves text. A projector of the right width may still belong to another model; then the answers are
+nonsense.
 
 Better fix
 ----------
@@ -71,8 +73,8 @@ def detect(facts: Facts) -> Iterator[Found]:
     if given is None or not isinstance(wanted, int) or stacked or given == wanted:
         return
     yield Found(
-        because=f"the {kind(facts.projector)} projector gives embeddings of {given}, the model"
-        f" takes {wanted}",
+        because=f"the {kind(facts.projector)} projector's embeddings are {given} wide; the model"
+        f" needs {wanted}",
         edit=(Edit(flag="--mmproj"),),
         flag="--mmproj",
     )

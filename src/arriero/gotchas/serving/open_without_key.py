@@ -1,23 +1,24 @@
-"""The server listens beyond this machine and asks nobody for a key
+"""The server listens beyond this machine and does not ask for a key
 
 Symptom
 -------
-None. Whoever can reach the address can use the model, read what other clients' slots hold and, with
-some flags, run tools. Newer builds say so once at the start (`CORS is set to allow all origins`).
+None. Whoever can reach the address can use the model, read what is in other clients' slots and,
+with some flags, run tools. Newer builds warn once at the start (`CORS is set to allow all
+origins`).
 
 Root cause
 ----------
-`--host` other than the loopback opens the port to the network, and without `--api-key` or
-`--api-key-file` every request is answered.
+A `--host` other than the loopback opens the port to the network, and without `--api-key` or
+`--api-key-file` the server answers every request.
 
 Workaround
 ----------
-`--host 127.0.0.1` behind a proxy, or `--api-key-file` with a key. In a container the address must
-be open inside; publish the port on the loopback instead (`-p 127.0.0.1:8080:8080`).
+Use `--host 127.0.0.1` behind a proxy, or `--api-key-file` with a key. In a container the address
+must be open inside; publish the port on the loopback instead (`-p 127.0.0.1:8080:8080`).
 
 Better fix
 ----------
-Refuse an open address without a key unless a flag says that this is meant.
+Refuse an open address without a key unless a flag says that it is intended.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ GOTCHA = Gotcha(
     ),
 )
 _POWERFUL = ("--tools", "--mcp-servers-config", "--mcp-servers-json", "--slot-save-path")
-"""With these a stranger does more than ask: runs tools, writes files."""
+"""With these a stranger can do more than ask: run tools, write files."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
@@ -61,7 +62,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         ports = [port for port in published if not _on_loopback(port)]
         if published and not ports:
             return
-        # An image of llama.cpp listens on every address unless it is told otherwise.
+        # An image of llama.cpp listens on every address by default.
         told = f"port {ports[0]} is published" if ports else told
     elif published is not None and not host:
         told = "the network of the host"
@@ -77,10 +78,10 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _on_loopback(port: str) -> bool:
-    """Whether a published port is open to this machine alone: ``127.0.0.1:8080:8080``."""
+    """Whether a published port is open only to this machine: ``127.0.0.1:8080:8080``."""
     address = port.rpartition(":")[0].rpartition(":")[0].strip("[]")
     if "$" in address:
-        return True  # left to others to fill in
+        return True  # a placeholder
     return address == "localhost" or address.startswith(("127.", "::1"))
 
 
@@ -90,4 +91,4 @@ def _is_local(host: str) -> bool:
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
-        return "$" in host  # left to others to fill in
+        return "$" in host  # a placeholder

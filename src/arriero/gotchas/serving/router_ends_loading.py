@@ -1,24 +1,24 @@
-"""A router in builds before #25528 ends a model that is still loading, by force
+"""A router in builds before #25528 kills a model that is still loading
 
 Symptom
 -------
 `force-killing model instance name=... after 10 seconds timeout`. Switching models fails now and
-then, and more often with large ones.
+then, more often with large ones.
 
 Root cause
 ----------
-The least recently used model is told to end through its input, which a server reads only when it
-has loaded. One that is evicted while it loads does not hear of it and is killed after ten seconds
-(ggml-org/llama.cpp#25528).
+The router tells the least recently used model to end through its input, which a server reads only
+after it has loaded. A model that is evicted while it loads does not get the message and is killed
+after ten seconds (ggml-org/llama.cpp#25528).
 
 Workaround
 ----------
-A newer build; or wait until a model answers before asking for the next one, and a `--models-max`
-that holds all that are asked for.
+Use a newer build. Or wait until a model answers before you ask for the next one, and set
+`--models-max` high enough for all models that are requested.
 
 Better fix
 ----------
-Done upstream: the input is read from the start.
+Newer builds have the fix: they read the input from the start.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if facts.command.number("--models-max") == 1:
         yield Found(
-            because=f"--models-max 1, {told(facts)}: the next model ends the one that is loading",
+            because=f"--models-max 1 with {told(facts)}: the next model ends one that is loading",
             applies=Applies.MAYBE,
-            missing=("which build was the first without it",),
+            missing=("which build was the first with the fix",),
             flag="--models-max",
         )

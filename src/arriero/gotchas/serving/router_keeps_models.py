@@ -1,20 +1,20 @@
-"""A router counts the models that it keeps, not their memory: the next one may not fit
+"""A router counts the models that it keeps, not their memory: the next model may not fit
 
 Symptom
 -------
-One model works, switching to another fails with out of memory and status 500, and keeps failing
-until the router is restarted; each of them alone works.
+One model works; switching to another fails with out of memory and status 500, and keeps failing
+until the router is restarted. Each model works alone.
 
 Root cause
 ----------
-Without a model llama-server is a router that starts a server for each model asked for. It ends the
-least recently used one only when there are `--models-max` (4 unless given, 0 is without limit);
-nobody looks at free memory. `models-max` in a preset's `[*]` is not the router's own flag and has
-no effect there.
+Without a model llama-server is a router that starts a server for each requested model. It ends the
+least recently used one only when there are `--models-max` of them (4 by default, 0 means no limit).
+It does not look at free memory. `models-max` under `[*]` in a preset is not the router's own flag
+and has no effect there.
 
 Workaround
 ----------
-`--models-max 1` on the router's command line where only one model fits at a time.
+Set `--models-max 1` on the router's command line if only one model fits at a time.
 
 Better fix
 ----------
@@ -63,12 +63,12 @@ def detect(facts: Facts) -> Iterator[Found]:
     most = _DEFAULT if given is None else given
     if most == 1:
         return
-    auto = " (--models-max not given)" if given is None else ""
+    auto = " (--models-max is not given)" if given is None else ""
     count = f"up to {most}" if most > 0 else "any number of"
     yield Found(
-        because=f"a router that keeps {count} models{auto}, whatever they take",
+        because=f"the router keeps {count} models{auto}, however much memory they take",
         applies=Applies.MAYBE,
-        missing=("the memory of the models that it will be asked for",),
+        missing=("the memory of the models that clients will request",),
         edit=(Edit(flag="--models-max", value="1"),) if most <= 0 else (),
         flag="--models-max",
     )

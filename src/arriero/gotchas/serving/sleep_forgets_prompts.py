@@ -1,4 +1,4 @@
-"""A server that went to sleep has forgotten every prompt: the next request reads it all again
+"""A server that went to sleep has lost every prompt: the next request reads everything again
 
 Symptom
 -------
@@ -7,17 +7,17 @@ model is loaded again and the whole prompt is read (`cache_n` is 0), however muc
 
 Root cause
 ----------
-To sleep, the server unloads the model and frees its contexts. KV cache, recurrent state, saved
-prompts and checkpoints go with them; nothing is written down before.
+To sleep, the server unloads the model and frees its contexts. The KV cache, recurrent state, saved
+prompts and checkpoints are lost; nothing is saved before.
 
 Workaround
 ----------
-A longer time than the usual pause between two turns, or no sleep where memory is not needed by
-others. Slots that must survive can be saved to files (`--slot-save-path`) by the client.
+Set a time longer than the usual pause between two turns, or no sleep if nothing else needs the
+memory. The client can save slots that must survive to files (`--slot-save-path`).
 
 Better fix
 ----------
-Keep the saved prompts in host memory over a sleep; they do not need the model.
+Keep the saved prompts in host memory during a sleep; they do not need the model.
 """
 
 from __future__ import annotations

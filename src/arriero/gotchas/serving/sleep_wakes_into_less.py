@@ -1,27 +1,26 @@
-"""A server that wakes up loads its model again, into whatever memory is left by then
+"""A server that wakes up loads its model again, into whatever memory is free by then
 
 Symptom
 -------
-After a sleep, or when a router comes back to a model, the load fails where the first one had
-worked: `CUDA error: out of memory`, even in `cudaMemGetInfo`, before anything is allocated. Or it
-works and is slower, with fewer layers on the card and a shorter context. The router does not try
-again.
+After a sleep, or when a router returns to a model, the load fails although the first one worked:
+`CUDA error: out of memory`, even in `cudaMemGetInfo`, before anything is allocated. Or it works but
+is slower, with fewer layers on the card and a shorter context. The router does not try again.
 
 Root cause
 ----------
-To sleep is to unload; to wake is a whole start. `--fit` measures again, and places what fits now,
-with other programs and other models of the router in the memory. On unified memory even the first
-question to the device needs memory for a context of the driver's.
+To sleep is to unload; to wake up is a complete start. `--fit` measures again and places what fits
+now, beside other programs and the router's other models. On unified memory even the first question
+to the device needs memory for a driver context.
 
 Workaround
 ----------
-`-fit off` with `-ngl` and `-c` given, so that it wakes as it was or says that it cannot; keep
-memory free for it (`--models-max 1` for a router, nothing else on the card); or no sleep. Something
-must restart a router whose child does not come back.
+Set `-fit off` with `-ngl` and `-c`, so that the server wakes up unchanged or says that it cannot.
+Or keep memory free for it (`--models-max 1` for a router, nothing else on the card), or do not let
+it sleep. A supervisor must restart a router whose model does not come back.
 
 Better fix
 ----------
-Try again after ending the least recently used model.
+End the least recently used model and try again.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if seconds is None or seconds < 0 or not facts.launch.fit:
         return
     yield Found(
-        because=f"--sleep-idle-seconds {seconds} with --fit: after a sleep it measures again, and"
-        " takes what is left then",
+        because=f"--sleep-idle-seconds {seconds} with --fit: after a sleep fit measures again and"
+        " uses what is free then",
         flag="--sleep-idle-seconds",
     )

@@ -1,1 +1,1 @@
-"""Slots, and how the context is shared among them."""
+"""Slots, and how they share the context."""

@@ -1,26 +1,26 @@
-"""Context above the model's training context is paid for, and no slot may use it
+"""A context above the model's training context takes memory that no slot may use
 
 Symptom
 -------
-`the slot context (65536) exceeds the training context of the model (32768) - capping`, a warning
+`the slot context (65536) exceeds the training context of the model (32768) - capping`, one warning
 among many, and prompts longer than 32768 tokens are refused. Memory is taken for all 65536.
 
 Root cause
 ----------
-The KV cache is made as large as `-c` says. Only then the server limits each slot to the context
-that the file gives as the model's own. Builds before ggml-org/llama.cpp#28030 do so too where RoPE
-scaling stretches the model (`--rope-scaling yarn --rope-scale 4`): they compare with the file's
-figure and not with the stretched one.
+The KV cache is made as large as `-c` says. Only then the server limits each slot to the training
+context in the model's file. Builds before ggml-org/llama.cpp#28030 do so even if RoPE scaling
+stretches the model (`--rope-scaling yarn --rope-scale 4`): they compare with the number in the
+file, not with the stretched one.
 
 Workaround
 ----------
-`-c` of at most the training context for each slot. Where RoPE scaling is meant,
-`--override-kv ARCH.context_length=int:N` tells the server the stretched context.
+Set `-c` to at most the training context for each slot. If RoPE scaling is intended, tell the server
+the stretched context with `--override-kv ARCH.context_length=int:N`.
 
 Better fix
 ----------
-With YaRN's flags the training context is scaled along since then. Without them the context could be
-limited before its cache is made.
+Newer builds scale the training context along with YaRN's flags. Without these flags, the server
+could limit the context before it makes the cache.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     yield Found(
         because=f"-c {asked} makes a cache for {made.n_ctx} tokens; the model's training context is"
-        f" {trained}, so that {_slots(made.n_seq_max)} {usable} at most",
+        f" {trained}, so {_slots(made.n_seq_max)} at most {usable}",
         edit=_stretched(facts, made.n_ctx_seq) if scaled else (Edit(flag="-c", value=str(usable)),),
         flag="-c",
     )
 
 
 def _stretched(facts: Facts, tokens: int) -> tuple[Edit, ...]:
-    if facts.command.has("--override-kv"):  # it would be replaced
+    if facts.command.has("--override-kv"):  # the edit would replace it
         return ()
     return (Edit(flag="--override-kv", value=f"{facts.model.arch}.context_length=int:{tokens}"),)
 

@@ -1,18 +1,18 @@
-"""Every slot gets 256 tokens at least, so that many slots make the context larger than asked for
+"""Every slot gets at least 256 tokens, so many slots make the context larger than requested
 
 Symptom
 -------
 `-c 4096 -np 64` takes the memory of 16384 tokens. The log says that n_ctx is rounded *down* to a
-number that is larger than the one asked for.
+number that is larger than the requested one.
 
 Root cause
 ----------
-Without a unified KV cache `-c` is shared among the slots, and each share is rounded up to a
-multiple of 256 tokens. Above `-c / 256` slots the shares add up to more than the whole.
+Without a unified KV cache the slots share `-c`, and each share is rounded up to a multiple of 256
+tokens. With more than `-c / 256` slots, the shares add up to more than the whole.
 
 Workaround
 ----------
-Fewer slots, or `-kvu`: one cache for all slots, of the size that was asked for.
+Use fewer slots, or `-kvu`: one cache of the requested size for all slots.
 
 Better fix
 ----------

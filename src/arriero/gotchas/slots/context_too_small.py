@@ -1,22 +1,22 @@
-"""A context or batch of one token ends the server while it warms up
+"""A context or batch of one token ends the server during its warm-up
 
 Symptom
 -------
-`GGML_ASSERT(n_tokens_all <= cparams.n_batch) failed` and exit 134 (SIGABRT) before the server
-listens.
+`GGML_ASSERT(n_tokens_all <= cparams.n_batch) failed` and exit status 134 (SIGABRT) before the
+server listens.
 
 Root cause
 ----------
-A batch is never longer than the context, so that `-c 1` makes a batch of one token. The warm-up
-reads two, the beginning and the end of a text, in one batch.
+A batch is never longer than the context, so `-c 1` makes a batch of one token. The warm-up reads
+two tokens, the beginning and the end of a text, in one batch.
 
 Workaround
 ----------
-`-c 256` and more: a context is rounded up to 256 tokens anyway. `-b` of at least 32.
+Set `-c 256` or more: the server rounds a context up to 256 tokens anyway. Set `-b` to at least 32.
 
 Better fix
 ----------
-Refuse so small a value where flags are read.
+Refuse so small a value when the flags are read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     if small is not None:
         least = "256" if small == "-c" else "32"
         yield Found(
-            because=f"{small} 1: the warm-up has two tokens, and a batch holds one",
+            because=f"{small} 1: the warm-up needs a batch of two tokens, but a batch holds one",
             edit=(Edit(flag=small, value=least),),
             flag=small,
         )

@@ -2,26 +2,26 @@
 
 Symptom
 -------
-`-c 8192 -np 4`, and a prompt of 2100 tokens is refused with status 400: `request (2100 tokens)
+With `-c 8192 -np 4` a prompt of 2100 tokens is refused with status 400: `request (2100 tokens)
 exceeds the available context size (2048 tokens), try increasing it`. Or an answer is cut off long
 before `-n` tokens.
 
 Root cause
 ----------
-`-c` is for all slots together. With a number of slots on the command line each of them gets an
-equal part for itself, and nothing of what the others leave free. Without `-np` the four slots that
-the server makes share one cache, and each may use all of it: adding `-np 4` to a command that was
-fine divides its context by four.
+`-c` is for all slots together. If the command sets a number of slots, each slot gets an equal part
+for itself and cannot use what the others leave free. Without `-np` the four slots that the server
+makes share one cache, and each may use all of it. So adding `-np 4` to a command that worked
+divides its context by four.
 
 Workaround
 ----------
-`-kvu`: one cache for all slots, of the same size. Long requests at the same time can then use it
-up, and fail together. Where each slot must always have its context, `-c` times the number of slots,
-and the memory for it.
+Add `-kvu`: one cache for all slots, of the same size. Long requests at the same time can then fill
+it and fail together. If each slot must always have the full context, multiply `-c` by the number of
+slots; it takes that much more memory.
 
 Better fix
 ----------
-Newer builds have `--kv-unified-per-slot`, which says what one slot gets.
+Newer builds have `--kv-unified-per-slot`, which sets what one slot gets.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ def detect(facts: Facts) -> Iterator[Found]:
     if asked <= 0 or slots < 2 or request.kv_unified:
         return
     made = context(asked, slots, unified=False)
-    if made.n_ctx >= 2 * asked:  # then the context is not what was asked for in the first place
+    if made.n_ctx >= 2 * asked:  # context-grows-with-slots tells that
         return
-    share = f"{slots} slots share -c {asked}: a prompt with its answer has {made.n_ctx_seq} tokens"
+    share = f"{slots} slots share -c {asked}: a prompt and its answer get {made.n_ctx_seq} tokens"
     answer = facts.command.number("-n") or 0
     if answer < made.n_ctx_seq:
         yield Found(because=share, flag="-np")
     else:
         yield Found(
-            because=f"{share}, and -n {answer} asks for an answer longer than that",
+            because=f"{share}, but -n {answer} allows a longer answer",
             severity=Severity.WARNING,
             edit=(Edit(flag="-kvu", value="on"),),
             flag="-np",

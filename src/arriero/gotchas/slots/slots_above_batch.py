@@ -2,19 +2,19 @@
 
 Symptom
 -------
-`GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed` and exit 134 (SIGABRT) while the
+`GGML_ASSERT(n_outputs_max <= cparams.n_outputs_max) failed` and exit status 134 (SIGABRT) while the
 context is made, often with a small `-b` that was meant to save memory.
 
 Root cause
 ----------
-Each slot that generates puts one token into a batch, and each of those tokens needs an output row.
-The server reserves at most `-b` rows, and the worst case that the context is built for has one row
-for each slot.
+Each slot that generates puts one token into a batch, and each of these tokens needs an output row.
+The server reserves at most `-b` rows, but the worst case for which the context is built needs one
+row per slot.
 
 Workaround
 ----------
-A batch of at least as many tokens as there are slots: `-b` is for the logical batch and costs next
-to nothing; lower `-ub` instead, which is what compute buffers grow with.
+Make the batch at least as large as the number of slots: `-b` is the logical batch and costs next to
+nothing. To save memory lower `-ub` instead: compute buffers grow with it.
 
 Better fix
 ----------
@@ -59,10 +59,10 @@ def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
     if request.embeddings or not 0 < (facts.command.number("-b") or 0) < request.n_seq_max:
         return
-    auto = " (-np not given)" if facts.command.number("-np") is None else ""
+    auto = " (-np is not given)" if facts.command.number("-np") is None else ""
     yield Found(
-        because=f"{request.n_seq_max} slots{auto} and -b {request.n_batch}: one token per slot"
-        " does not fit into a batch",
+        because=f"{request.n_seq_max} slots{auto} and -b {request.n_batch}: a batch cannot hold one"
+        " token per slot",
         edit=(Edit(flag="-b", value=str(max(32, request.n_seq_max))),),
         flag="-b",
     )

@@ -1,4 +1,4 @@
-"""More than 256 slots are refused
+"""The engine refuses more than 256 slots
 
 Symptom
 -------
@@ -7,12 +7,12 @@ loading error`, as if the file were bad.
 
 Root cause
 ----------
-Each cell of a KV cache has a set of the sequences that use it, of a size that is fixed when
+Each cell of a KV cache stores the set of sequences that use it. The size of this set is fixed when
 llama.cpp is compiled (`LLAMA_MAX_SEQ`): 256, and 64 in older builds.
 
 Workaround
 ----------
-At most 256 slots. Requests beyond that wait for a free one.
+Use at most 256 slots. Further requests wait for a free one.
 
 Better fix
 ----------
@@ -61,7 +61,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     slots = facts.launch.params.n_seq_max
     if slots > _MOST:
         yield Found(
-            because=f"-np {slots}, and a context holds at most {_MOST} sequences",
+            because=f"-np {slots}, but a context holds at most {_MOST} sequences",
             edit=(Edit(flag="-np", value=str(_MOST)),),
             flag="-np",
         )

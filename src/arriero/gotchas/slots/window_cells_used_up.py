@@ -1,25 +1,25 @@
-"""In the summer of 2025 slots of a sliding-window model run out of cells of their windows
+"""In builds of summer 2025 the slots of a sliding-window model run out of window cells
 
 Symptom
 -------
 `failed to find a memory slot for batch of size 1024`, `failed to find free space in the KV cache,
-retrying with smaller batch size`, with several clients, and a context that is far from full. Gemma
-3 in the reports.
+retrying with smaller batch size`, with several clients and a context that is far from full. The
+reports are about Gemma 3.
 
 Root cause
 ----------
 Layers with a window have a cache of their own, as long as the window and a micro-batch. In these
-builds slots shared it, and it was too short for several of them at once. In other builds the words
-mean that the context itself is full.
+builds all slots shared it, and it was too short for several of them at once. In other builds the
+messages mean that the context itself is full.
 
 Workaround
 ----------
-`--swa-full` makes that cache as long as the context, at the cost of its size; or a newer build. If
-the context is full: a larger `-c`, or fewer slots.
+Set `--swa-full` to make that cache as long as the context, at the cost of its size, or use a newer
+build. If the context is full, set a larger `-c` or use fewer slots.
 
 Better fix
 ----------
-Done upstream: the cache has room for the windows of all slots.
+Newer builds have the fix: the cache has room for the windows of all slots.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     if any(facts.hparams.is_swa):
         yield Found(
-            because=f"{slots} slots share the cache of a window, {told(facts)}",
+            because=f"{slots} slots share one window's cache in {told(facts)}",
             applies=Applies.MAYBE,
             missing=("which build was the first with room for all slots",),
             flag="-np",

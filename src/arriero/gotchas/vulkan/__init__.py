@@ -1,1 +1,1 @@
-"""Limits of a Vulkan device that its memory does not show."""
+"""Limits of a Vulkan device other than its memory."""

@@ -1,27 +1,27 @@
-"""The size that Vulkan failed to allocate is one chunk of a buffer, not what is missing
+"""The size that Vulkan failed to allocate is one chunk of a buffer, not the missing amount
 
 Symptom
 -------
 `ggml_vulkan: Device memory allocation of size 1073741824 failed`, `alloc_tensor_range: failed to
 allocate Vulkan0 buffer of size 1073741824`, `failed to allocate buffer for kv cache`. Freeing that
-much does not help, nor is it the size of anything in the model.
+much does not help, and nothing in the model has that size.
 
 Root cause
 ----------
-Weights, KV cache and recurrent state of a Vulkan device are cut into chunks of whole tensors, each
-at most one allocation block (`GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB unless set) or the
-device's own maximum. The message has the chunk that failed; chunks before it had succeeded, and
-those after it were never asked for. The whole is printed only at the end, when all of it is there.
-A compute buffer is different: its error says the whole as well.
+Vulkan cuts weights, KV cache and recurrent state into chunks of whole tensors. Each chunk is at
+most one allocation block (`GGML_VK_SUBALLOCATION_BLOCK_SIZE`, 1 GiB by default) or the device's own
+maximum. The message names the chunk that failed; the chunks before it succeeded, and those after it
+were never requested. The whole size is printed only at the end, when everything is allocated. A
+compute buffer is different: its error also says the whole size.
 
 Workaround
 ----------
-Count what the command needs (`arriero plan`), and make that smaller: `-c`, fewer slots, a
-quantised KV cache, or fewer layers on the device (`-ngl` left to `--fit`).
+Find out what the command needs (`arriero plan`) and reduce it: a smaller `-c`, fewer slots, a
+quantised KV cache, or fewer layers on the device (leave `-ngl` to `--fit`).
 
 Better fix
 ----------
-Say the whole size, and what was allocated of it, with the error.
+Print the whole size, and how much of it was allocated, with the error.
 """
 
 from __future__ import annotations
@@ -92,18 +92,20 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         sure = certain(plan, pool.name) > pool.free
         yield Found(
-            because=f"{pool.name} needs {human(pool.at_start)} and has {human(pool.free)};"
+            because=f"{pool.name} must hold {human(pool.at_start)} but has {human(pool.free)};"
             f" {cut.component.value} of {human(cut.bytes or 0)} is allocated in chunks of at most"
-            f" {human(block)}, and the error will name one",
+            f" {human(block)}, and the error will name only one",
             applies=Applies.YES if sure else Applies.MAYBE,
-            missing=() if sure else ("compute, which is only a bound without the engine",),
+            missing=()
+            if sure
+            else ("the compute buffer, which is only a bound without the engine",),
             edit=_smaller(facts, plan, pool.name),
             flag="-c",
         )
 
 
 def _smaller(facts: Facts, plan: Plan, name: str) -> tuple[Edit, ...]:
-    """The largest context, of halves of what it is now, that the device holds."""
+    """Halve the context until the device holds it; empty if none helps."""
     tokens = plan.context.n_ctx if plan.context else 0
     while tokens > _LEAST:
         tokens //= 2

@@ -1,27 +1,28 @@
-"""One KV tensor above what a Vulkan shader may address: the server aborts, with memory to spare
+"""A KV tensor larger than a Vulkan shader can address aborts the server, with memory to spare
 
 Symptom
 -------
 `pre-allocated tensor (cache_k_l0) in a buffer (Vulkan0) that cannot run the operation (NONE)` and
-exit 134 (SIGABRT) as soon as the context is made; with `--fit` even before the weights are loaded.
-A slightly smaller context starts, and the device has memory for several times as much.
+exit status 134 (SIGABRT) as soon as the context is made; with `--fit` even before the weights are
+loaded. A slightly smaller context starts, and the device has memory for several times as much.
 
 Root cause
 ----------
 A device says how many bytes of a buffer one shader may see (`maxStorageBufferRange`): 4 GiB for
-most cards, 256 MiB and less for layers over other systems, 128 MiB for the software driver. The
-backend refuses operations on tensors above it. The keys or the values of one layer, all tokens of
-all slots, are one tensor, placed before that is asked, and a tensor that is where nothing can run
-on it ends the program. (128 MiB with lavapipe: 8192 tokens of 16 KiB serve, 256 tokens more abort.)
+most cards, 256 MiB or less for layers over other systems, 128 MiB for the software driver. The
+backend refuses operations on larger tensors. The keys or the values of one layer, for all tokens of
+all slots, are one tensor. The engine places it before it checks the limit, and a tensor on a device
+that cannot use it aborts the program. (128 MiB with lavapipe: 8192 tokens of 16 KiB serve, 256
+tokens more abort.)
 
 Workaround
 ----------
-A smaller `-c`, or a quantised KV cache; `-nkvo` keeps it in the host's memory. `-fit off` changes
-nothing.
+Set a smaller `-c` or a quantised KV cache, or keep the cache in host memory with `-nkvo`. `-fit
+off` changes nothing.
 
 Better fix
 ----------
-Place a KV cache that the device cannot work on with the host, with a warning.
+Place a KV cache that the device cannot use in host memory, with a warning.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ GOTCHA = Gotcha(
     related=("rpc-prompt-cache-abort",),
 )
 _SOFTWARE_LIMIT = 128 * MIB
-"""Of lavapipe, and the least that the standard allows."""
+"""The limit of lavapipe, and the smallest that the standard allows."""
 _CARD_LIMIT = 4 * GIB - 1
 
 
@@ -92,7 +93,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     sure = bool(software)
     yield Found(
         because=f"one layer's KV tensor takes {human(largest)}; shaders of {(software or used)[0]}"
-        f" see {human(limit)} of a buffer{'' if sure else ' or more'}",
+        f" see {'' if sure else 'at least '}{human(limit)} of a buffer",
         applies=Applies.YES if sure else Applies.MAYBE,
         missing=() if sure else ("the device's maxStorageBufferRange (vulkaninfo shows it)",),
         severity=Severity.INFO if unknown and largest <= _CARD_LIMIT else None,
@@ -102,7 +103,7 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 
 def _vulkan(facts: Facts) -> tuple[str, ...]:
-    """Vulkan devices that layers are put on."""
+    """The Vulkan devices that hold layers."""
     request = facts.launch.params
     if facts.devices_or_none is None:
         names = request.devices or ()
