@@ -21,7 +21,7 @@ def test_findings_for_people(place: Place) -> None:
     said = place.run(*BAD.split())
     assert said.status == 1
     assert max(map(len, said.out.splitlines())) <= 80
-    for words in ("flag-value", "because: -fa takes --port", "FIXED", "NOT CHECKED"):
+    for words in ("flag-value", "because: -fa swallows --port", "FIXED", "NOT CHECKED"):
         assert words in said.out
 
 

@@ -98,7 +98,7 @@ def test_a_command_cut_short(read: Callable[[str], list[Check]]) -> None:
     assert cut.severity == "warning"
     assert "lines 4 to 6 begin with a flag" in cut.because
     assert "at the end of line 3" in cut.because
-    assert not any("--models-max not given" in f.because for f in check.findings)
+    assert not any("--models-max is not given" in f.because for f in check.findings)
 
 
 def test_eval(read: Callable[[str], list[Check]]) -> None:

@@ -84,7 +84,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     for name, left in _left(facts, remote).items():
         if 0 <= left < wanted:
             yield Found(
-                because=f"{name} has {human(left)} left at the start; its CPU may need"
+                because=f"{name} has {human(left)} left at the start; its CPU needs up to"
                 f" {human(wanted)} more to work (-ub {facts.launch.params.n_ubatch})",
                 applies=Applies.MAYBE,
                 missing=("whether this worker computes on its CPU",),
