@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from arriero.cli._group import Command, cli
 
@@ -12,8 +11,7 @@ SEPARATOR: Final = "--"
 _SERVERS: Final = frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan"})
 
 
-@dataclass(frozen=True)
-class Argv:
+class Argv(NamedTuple):
     """The arguments of ``arriero``, taken apart."""
 
     own: list[str]
