@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,24 +47,31 @@ def test_imports_without_the_modules_that_only_unix_has() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in MODULES if p.name == "__init__.py" and "late(" in p.read_text(encoding="utf-8")],
-    ids=lambda p: p.parent.name,
-)
-def test_late_names_are_those_that_the_type_checker_is_told(path: Path) -> None:
-    told = {
-        (node.module, alias.name)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for node in ast.walk(node)
-        if isinstance(node, ast.ImportFrom) and node.module
+@pytest.mark.parametrize("stub", sorted(SOURCE.rglob("*.pyi")), ids=lambda p: p.parent.name)
+def test_a_package_has_the_names_of_its_stub(stub: Path) -> None:
+    room = ".".join(("arriero", *stub.parent.relative_to(SOURCE).parts))
+    package = importlib.import_module(room)
+    homes = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(stub.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    package = importlib.import_module(f"arriero.{path.parent.name}")
-    for module, name in told:
-        if module.endswith(".plain") and sys.platform != "win32":
-            continue
-        assert getattr(package, name) is getattr(importlib.import_module(module), name)
+    assert dir(package) == sorted(homes)
+    for name, module in homes.items():
+        # a name that is also a module's would be either, by what was loaded before
+        assert not stub.with_name(f"{name}.py").exists()
+        home = importlib.import_module(f"{room}.{module}")
+        assert getattr(package, name) is getattr(home, name)
     with pytest.raises(AttributeError, match="nothing"):
         package.nothing  # noqa: B018
+
+
+def test_loading_everything_at_once_works_too() -> None:
+    """What ``EAGER_IMPORT`` is for: no import depends on what was loaded before it."""
+    rooms = [".".join(("arriero", p.parent.name)) for p in SOURCE.glob("*/__init__.pyi")]
+    for room in rooms:
+        subprocess.run(
+            [sys.executable, "-c", f"import {room}"],
+            env={**os.environ, "EAGER_IMPORT": "1"}, check=True,
+        )  # fmt: skip

@@ -1,37 +1,12 @@
-"""What is made when it is first used: modules of a package, regular expressions.
+"""Regular expressions that are compiled when they are first used.
 
-A command that answers at once needs few of them, and loading all would take most of its time.
+A command that answers at once needs few of them, and compiling all would take most of its time.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
-from collections.abc import Callable
 from typing import Any, cast
-
-
-def late(package: str, **modules: str) -> Callable[[str], object]:
-    """A package's ``__getattr__`` that loads a module when one of its names is first used.
-
-    A type checker does not see through it: the package also imports the names, for it alone.
-
-    Args:
-        package: The package's own name.
-        modules: Module → the names that the package takes from it, parted by spaces. None may be
-            a module's name: once loaded, that is what the package has under it.
-    """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
-
-    def load(name: str) -> object:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return load
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:

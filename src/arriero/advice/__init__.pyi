@@ -1,0 +1,13 @@
+from .caches import HostCaches as HostCaches
+from .caches import host_caches as host_caches
+from .changes import ARENAS as ARENAS
+from .changes import Change as Change
+from .changes import caches_bounded as caches_bounded
+from .changes import caches_off as caches_off
+from .changes import context as context
+from .changes import remedies as remedies
+from .changes import slots as slots
+from .changes import untried as untried
+from .logged import of_log as of_log
+from .planned import Counsel as Counsel
+from .planned import advise as advise

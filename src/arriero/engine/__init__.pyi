@@ -1,0 +1,10 @@
+from .devices import ListedDevice as ListedDevice
+from .devices import list_devices as list_devices
+from .devices import parse_devices as parse_devices
+from .features import compiled_for as compiled_for
+from .features import is_binary as is_binary
+from .find import find_engine as find_engine
+from .installation import Engine as Engine
+from .version import BuildSource as BuildSource
+from .version import Version as Version
+from .version import parse_version as parse_version

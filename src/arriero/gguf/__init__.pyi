@@ -1,0 +1,13 @@
+from .model import MemoryClass as MemoryClass
+from .model import Model as Model
+from .model import describe as describe
+from .reader import Header as Header
+from .reader import LazyArray as LazyArray
+from .reader import TensorInfo as TensorInfo
+from .reader import read_header as read_header
+from .reader import read_source as read_source
+from .remote import open_model as open_model
+from .shape import Shape as Shape
+from .skeleton import write_skeleton as write_skeleton
+from .source import Source as Source
+from .writer import write_model as write_model

@@ -1,0 +1,11 @@
+from .launch import Launch as Launch
+from .launch import launch_of as launch_of
+from .launch import request_of as request_of
+from .params import EngineParams as EngineParams
+from .params import ProjectorParams as ProjectorParams
+from .serving import Mode as Mode
+from .serving import Serving as Serving
+from .serving import serving_of as serving_of
+from .slots import AUTO_SLOTS as AUTO_SLOTS
+from .slots import Slots as Slots
+from .slots import slots_of as slots_of

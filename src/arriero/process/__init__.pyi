@@ -1,0 +1,14 @@
+from .model import Completed as Completed
+from .model import Exit as Exit
+from .model import Limit as Limit
+from .model import Memory as Memory
+from .model import ProcessError as ProcessError
+from .surroundings import clean_environment as clean_environment
+from .surroundings import free_port as free_port
+from .surroundings import temporary_directory as temporary_directory
+from .system import Running as Running
+from .system import run as run
+from .system import run_at_once as run_at_once
+from .system import scratch_directory as scratch_directory
+from .system import start as start
+from .system import sweep as sweep
