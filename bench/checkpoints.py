@@ -31,7 +31,7 @@ from arriero.engine.installation import describe
 from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import LADDER_RECURRENT, tiny
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import Planner
 from arriero.process import start
 
 ENGINES = Path(__file__).resolve().parent.parent / ".engines"
@@ -101,7 +101,7 @@ def planned(engine: Engine, model: Path, args: str) -> tuple[int, int]:
     def line(more: str) -> int:
         words = ["llama-server", "-m", str(model), *args.split(), *more.split()]
         command = parse_command(words, engine.flags, {})
-        plan = plan_budget(read_header(model), command, [HOST], model=model, build=engine.build)
+        plan = Planner(read_header(model), [HOST], model=model, build=engine.build).plan(command)
         return sum(b.bytes or 0 for b in plan.buffers if b.component is Component.CHECKPOINTS)
 
     return line("-ctxcp 1"), line("")

@@ -33,7 +33,7 @@ from arriero.engine.installation import describe
 from arriero.gguf import Shape, read_header, write_model
 from arriero.gguf.presets import LLAMA_3_1_8B, PUBLISHED
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.process import free_port, start
 
 ENGINES = Path(__file__).resolve().parent.parent / ".engines"
@@ -232,9 +232,8 @@ def plan(build: int, model: Path, args: str) -> None:
     header = read_header(model)
     read = time.monotonic()
     command = parse_command(["llama-server", "-m", str(model), *args.split()], engine.flags, {})
-    planned = plan_budget(
-        header, command, [HOST], model=model, engine=engine, environ=os.environ, build=build
-    )
+    asked = DryRuns.of(engine, os.environ)
+    planned = Planner(header, [HOST], model=model, answers=asked, build=engine.build).plan(command)
     done, cpu = time.monotonic(), sum(os.times()[:4]) - used
     buffers = [
         (b.component.value, b.device, b.bytes or 0)

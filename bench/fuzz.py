@@ -43,7 +43,7 @@ from arriero.gguf import Header, read_source
 from arriero.gguf.skeleton import neutral, write_header
 from arriero.jobs.check import Options, check_command
 from arriero.jobs.skeleton import shrunk
-from arriero.memory import parse_pools, plan_budget
+from arriero.memory import Planner, parse_pools
 
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
 SEEDS: Final = (TESTS / "gguf" / "data", TESTS / "memory" / "data" / "archs")
@@ -598,15 +598,15 @@ def run(case: Case) -> str:
         told(skeleton_of, header)
         if case.number % CHECKED == 0:
             told(checked, case)
-        plan = plan_budget(
+        planner = Planner(
             header,
-            case.command,
             parse_pools(case.pools),
             model=Path("m.gguf"),
             build=case.build,
             draft=header,
             mmproj=header,
         )
+        plan = planner.plan(case.command)
     except ArrieroError as error:
         judge(error)
         reader = any(f.name == "read_source" for f in traceback.extract_tb(error.__traceback__))

@@ -35,7 +35,7 @@ from arriero.engine.installation import describe
 from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.process import start
 from arriero.record import Plan
 
@@ -285,15 +285,14 @@ def planned_for(
 ) -> Plan:
     flags = engine.flags if engine else builtin_flags()
     command = parse_command(["llama-server", "-m", str(model), *args.split()], flags, {})
-    return plan_budget(
+    planner = Planner(
         read_header(model),
-        command,
         [HOST, CARD] if target.device else [HOST],
         model=model,
-        engine=engine,
-        environ=environ,
+        answers=DryRuns.of(engine, environ) if engine else None,
         build=target.build,
     )
+    return planner.plan(command)
 
 
 def sizes_of(plan: Plan) -> Sizes:

@@ -17,7 +17,7 @@ from arriero.base.words import Cost
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.gguf import Header, Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_DENSE, LADDER_HYBRID
-from arriero.memory import parse_pools, plan_budget
+from arriero.memory import Planner, parse_pools
 from arriero.memory.frontier import WhatIf, lacking
 from arriero.record import Advice, Plan
 
@@ -67,9 +67,7 @@ def ask(name: str, options: str, budget: str) -> Asked:
     command = parse_command(words, builtin_flags(), {})
     header, pools = header_of(name), parse_pools(budget)
 
-    def replan(changed: Command) -> Plan:
-        return plan_budget(header, changed, pools, model=Path("x.gguf"), build=10434)
-
+    replan = Planner(header, pools, model=Path("x.gguf"), build=10434).quick
     what_if = WhatIf(replan)
     asked = Asked(command, replan(command), advise(command, header, what_if), replan)
     check(asked)

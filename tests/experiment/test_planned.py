@@ -12,13 +12,12 @@ import pytest
 from arriero.base.sizes import GIB
 from arriero.base.words import Component
 from arriero.command import Command, builtin_flags, parse_command
-from arriero.engine import Engine
 from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
-from arriero.experiment import PlannedSizes, Planner, Point, oracle
+from arriero.experiment import PlannedSizes, Point
 from arriero.gguf import Header, presets, read_header, write_model
 from arriero.launch import request_of
 from arriero.machine import Pool
-from arriero.memory import plan_budget
+from arriero.memory import DryRuns, Planner, dry_runs
 
 HOST = Pool("host", ("host",), 16 * GIB, 16 * GIB, "a test")
 POINTS = [Point(slots, tokens) for slots in (1, 2, 7, 16) for tokens in (512, 4096, 20000)]
@@ -42,20 +41,9 @@ def planner(
     pools: Sequence[Pool] = (HOST,),
     draft: Header | None = None,
 ) -> Planner:
-    engine = Engine(
-        path=server,
-        found_by="a test",
-        version="",
-        build=10434,
-        build_source=None,
-        commit=None,
-        backends=(),
-        library_path=None,
-        rpc_server=None,
-        flags=builtin_flags(),
-    )
-    header, command = read_header(model), command_of(model, *args)
-    return Planner(engine, header, command, model=model, pools=pools, draft=draft)
+    asked = None if "--rpc" in args else DryRuns(server.parent, command_of(model, *args).environ)
+    header = read_header(model)
+    return Planner(header, pools, model=model, answers=asked, build=10434, draft=draft)
 
 
 @pytest.fixture
@@ -69,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(requests))
         return dry_run(directory, requests, **kw)
 
-    monkeypatch.setattr(oracle, "dry_run", count)
+    monkeypatch.setattr(dry_runs, "dry_run", count)
     return counts
 
 
@@ -103,10 +91,10 @@ def test_an_engine_that_does_not_answer_is_asked_once_and_formulas_go_on(
     plans = planner(model, tmp_path / "static" / "llama-server")
     sizes = PlannedSizes(plans, command_of(model))
     totals = sizes.total(POINTS)
-    assert not plans.answers
+    assert plans.answers is None
     assert sizes.total(POINTS[:3]) == totals[:3]
     assert asked == [len(POINTS)]
-    budget = plan_budget(read_header(model), command_of(model), [HOST], model=model, build=10434)
+    budget = Planner(read_header(model), [HOST], model=model, build=10434).quick(command_of(model))
     expected = sum(
         b.bytes or 0
         for b in budget.buffers
@@ -115,15 +103,12 @@ def test_an_engine_that_does_not_answer_is_asked_once_and_formulas_go_on(
     assert sizes.total([Point(4, 4096)]) == [expected]
 
 
-def test_workers_are_not_asked_and_their_memory_is_not_the_host_s(
-    model: Path, tmp_path: Path, asked: list[int]
-) -> None:
+def test_the_memory_of_workers_is_not_the_host_s(model: Path, tmp_path: Path) -> None:
     worker = Pool("RPC0", ("RPC0",), GIB, GIB, "a test")
     args = ("--rpc", "127.0.0.1:50052", "--fit", "off")
     plans = planner(model, tmp_path / "llama-server", *args, pools=(HOST, worker))
     sizes = PlannedSizes(plans, command_of(model, *args))
     (here,), (there,) = sizes.total(POINTS[:1]), sizes.total(POINTS[:1], "RPC0")
-    assert asked == []
     assert here is not None
     assert there is not None
     (plan,) = plans.plans([command_of(model, *args)])

@@ -20,7 +20,7 @@ from arriero.gguf.projector import Projector, write_projector
 from arriero.gguf.writer import encode, header_bytes
 from arriero.gotchas import Facts
 from arriero.machine import Cpu, Misfit, Pool, misfit
-from arriero.memory import parse_pools, plan_budget
+from arriero.memory import Planner, parse_pools
 from arriero.record import Plan
 
 SHAPES = {
@@ -109,11 +109,15 @@ def facts(
     if unified is not None:
         pools = (_shared(pools[0], parse_devices(unified)),)
 
+    plans = None
+    if header is not None and model is not None:
+        plans = Planner(header, pools, model=model, build=build)
+
     def planner(changed: Command) -> Plan | None:
-        if header is None or model is None:
+        if plans is None:
             return None
         try:
-            return plan_budget(header, changed, pools, model=model, build=build)
+            return plans.quick(changed)
         except ArrieroError:
             return None
 

@@ -214,7 +214,7 @@ def test_a_check_loads_little() -> None:
         *("psutil", "sqlite3", "asyncio", "aiohttp", "ctypes", "json", "subprocess", "yaml"),
         *("arriero.engine.oracle", "arriero.engine.installation", "arriero.gguf.reader"),
         *("arriero.machine", "arriero.process", "arriero.store.store", "arriero.report.view"),
-        *("arriero.memory.budget", "arriero.memory.hparams", "arriero.memory.placement"),
+        *("arriero.memory.planner", "arriero.memory.hparams", "arriero.memory.placement"),
     }
 
 

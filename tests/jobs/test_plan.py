@@ -22,7 +22,8 @@ from arriero.gguf import read_header, skeleton, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.jobs import plan as job
 from arriero.machine import Pool
-from arriero.memory import budget, parse_pools
+from arriero.memory import parse_pools
+from arriero.memory.plan import budget
 from arriero.process import temporary_directory
 from arriero.record import Plan
 from arriero.store import Store

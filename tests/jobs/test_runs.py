@@ -20,7 +20,7 @@ from arriero.gguf import Header, presets, read_header, write_model
 from arriero.jobs import verify
 from arriero.jobs._baseline import survey
 from arriero.jobs._runs import Recorder, calibrations
-from arriero.memory import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.memory.calibration import fingerprint
 from arriero.record import DeviceRecord, Plan, PlanBuffer, Run, Verification
 from arriero.store import Store
@@ -139,18 +139,17 @@ def test_a_store_that_cannot_be_written_is_left_alone(
 
 
 def planned(model: Path, engine: Engine, store: Store, args: str, *, ask: bool = False) -> Plan:
-    command = parse_command(["llama-server", "-m", str(model), *args.split()], engine.flags, {})
+    words = ["llama-server", "-m", str(model), *args.split()]
+    command = parse_command(words, engine.flags, dict(os.environ))
     header = read_header(model)
-    return plan_budget(
+    return Planner(
         header,
-        command,
         [ROOMY],
         model=model,
-        engine=engine if ask else None,
+        answers=DryRuns.of(engine, command.environ) if ask else None,
         build=engine.build,
-        environ=dict(os.environ),
         calibrations=calibrations(store, header, engine=engine),
-    )
+    ).plan(command)
 
 
 def compute(plan: Plan) -> PlanBuffer:

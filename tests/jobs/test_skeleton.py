@@ -21,7 +21,7 @@ from arriero.gguf.shape import ARCHITECTURES, Shape
 from arriero.gguf.skeleton import neutral
 from arriero.jobs import skeleton as job
 from arriero.machine import Pool
-from arriero.memory import plan_budget
+from arriero.memory import Planner
 from arriero.memory.caches import cache_tensors, total
 from arriero.memory.hparams import read_hparams
 from tests.conftest import BUILDS
@@ -52,7 +52,7 @@ def named(value: Any) -> str:
 def planned(model: Path, settings: str) -> Counter[tuple[Component, str]]:
     flags = builtin_flags()
     command = parse_command(["llama-server", "-m", str(model), *settings.split()], flags, {})
-    plan = plan_budget(read_header(model), command, [HOST], model=model, build=10434)
+    plan = Planner(read_header(model), [HOST], model=model, build=10434).plan(command)
     sizes: Counter[tuple[Component, str]] = Counter()
     for buffer in plan.buffers:
         if buffer.component in PARTS:

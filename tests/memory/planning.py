@@ -14,7 +14,7 @@ from arriero.engine import Engine
 from arriero.engine.installation import describe
 from arriero.gguf import Header, read_header
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.record import Plan
 
 LINE: float = 0.0051
@@ -46,16 +46,15 @@ def plan(
 ) -> Plan:
     flags = engine.flags if engine else builtin_flags()
     words = ["llama-server", "-m", str(model), *shlex.split(args)]
-    return plan_budget(
+    environ = environ if environ is not None else dict(os.environ)
+    return Planner(
         read_header(model),
-        parse_command(words, flags, {}),
         pools,
         model=model,
-        engine=engine,
-        environ=environ if environ is not None else dict(os.environ),
-        build=build,
+        answers=DryRuns.of(engine, environ) if engine else None,
+        build=engine.build if engine else build,
         draft=draft,
-    )
+    ).plan(parse_command(words, flags, environ))
 
 
 def differences(

@@ -20,7 +20,7 @@ from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.machine import Pool
 from arriero.machine.host import ULIMIT
-from arriero.memory.budget import plan_budget
+from arriero.memory import Planner
 from arriero.memory.calibration import Calibration
 from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanBuffer, decode, encode
@@ -282,7 +282,8 @@ def budget(
     header: Header, args: Sequence[str], runs: Sequence[Calibration] = (), build: int | None = None
 ) -> Plan:
     command = parse_command(["llama-server", "-m", "m", *args], builtin_flags(), {})
-    return plan_budget(header, command, [ROOMY], model=Path("m"), calibrations=runs, build=build)
+    planner = Planner(header, [ROOMY], model=Path("m"), calibrations=runs, build=build)
+    return planner.plan(command)
 
 
 def test_settings_that_the_engine_refuses_do_not_fit(models: dict[str, Path]) -> None:
@@ -320,7 +321,7 @@ def test_other_models_beside_it(models: dict[str, Path]) -> None:
         ["llama-server", "-m", "m", "-c", "4096", "-md", "d"], builtin_flags(), {}
     )
     header = read_header(models["llama"])
-    planned = plan_budget(header, command, [ROOMY], model=Path("m"), draft=header)
+    planned = Planner(header, [ROOMY], model=Path("m"), draft=header).plan(command)
     weights = lines(planned, Component.WEIGHTS)["CPU_Mapped"].bytes or 0
     assert (lines(planned, Component.DRAFT)["CPU_Mapped"].bytes or 0) >= weights
 

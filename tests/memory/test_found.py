@@ -15,7 +15,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.gguf import Header
 from arriero.gguf.reader import Part
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import Planner
 from arriero.record import Plan
 from tests.memory.planning import LINE, ROOMY
 
@@ -56,13 +56,8 @@ def plan(case: dict[str, Any], room: dict[str, float] | None = None) -> Plan:
         for device in sorted(devices)
         for mib in [room.get(device, 1 << 20) * MIB]
     ]
-    return plan_budget(
-        header(case),
-        parse_command(words, builtin_flags(), {}),
-        [*pools, ROOMY],
-        model=Path("m.gguf"),
-        build=case["build"],
-    )
+    planner = Planner(header(case), [*pools, ROOMY], model=Path("m.gguf"), build=case["build"])
+    return planner.plan(parse_command(words, builtin_flags(), {}))
 
 
 def planned(of: Plan, component: str, device: str | None = None) -> float:

@@ -19,7 +19,7 @@ from arriero.gguf import Header, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID
 from arriero.launch.edits import with_slots
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.memory.frontier import WhatIf, frontier, lacking
 from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanNote
@@ -50,7 +50,7 @@ def command(options: str) -> Command:
 
 
 def formulas(header: Header, pools: tuple[Pool, ...]) -> Callable[[Command], Plan]:
-    return lambda c: plan_budget(header, c, pools, model=Path("x"), build=10434)
+    return Planner(header, pools, model=Path("x"), build=10434).quick
 
 
 def taking_more(plan: Plan, more: int) -> Plan:
@@ -180,11 +180,8 @@ def test_a_real_engine_confirms_the_frontier(
     engine = engine_of(engine_path(10434))
     pools = parse_pools("host=3GiB")
 
-    def sure(changed: Command) -> Plan:
-        return plan_budget(
-            header, changed, pools, model=model, engine=engine, environ=dict(os.environ)
-        )
-
+    asked = DryRuns.of(engine, dict(os.environ))
+    sure = Planner(header, pools, model=model, answers=asked, build=engine.build).plan
     base = command(f"{CACHES_OFF} -np 4")
     what_if = WhatIf(formulas(header, pools), sure)
     for point in frontier(base, what_if, kv_unified=False, n_ctx_train=1 << 20):

@@ -26,7 +26,7 @@ from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.projector import Projector, write_projector
 from arriero.machine import Pool
-from arriero.memory.budget import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.memory.pools import parse_pools
 from arriero.memory.projector import (
     device_of_projector,
@@ -74,17 +74,17 @@ def planned(
     build: int | None = None,
 ) -> Plan:
     words = ["llama-server", "-m", str(home / "m.gguf"), *flags.format(home=home).split()]
-    command = parse_command(words, engine.flags if engine else builtin_flags(), {})
-    return plan_budget(
+    environ = dict(os.environ)
+    command = parse_command(words, engine.flags if engine else builtin_flags(), environ)
+    planner = Planner(
         read_header(home / "m.gguf"),
-        command,
         pools,
         model=home / "m.gguf",
-        engine=engine,
-        environ=dict(os.environ),
-        build=build,
+        answers=DryRuns.of(engine, environ) if engine else None,
+        build=engine.build if engine else build,
         mmproj=read_header(Path(command.value("--mmproj") or "")),
     )
+    return planner.plan(command)
 
 
 def lines(plan: Plan) -> list[PlanBuffer]:

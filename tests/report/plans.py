@@ -21,7 +21,7 @@ from arriero.command import Command, builtin_flags, parse_command
 from arriero.gguf import Header, MemoryClass, Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.machine import Pool
-from arriero.memory import parse_pools, plan_budget
+from arriero.memory import Planner, parse_pools
 from arriero.memory.pools import short
 from arriero.record import (
     Advice,
@@ -71,7 +71,7 @@ def planned(
         pools = parse_pools(pools)
     command = command_of(name, args)
     model = Path(f"/home/ana/models/{name}.gguf")
-    doc = plan_budget(header, command, pools, model=model, build=build)
+    doc = Planner(header, pools, model=model, build=build).plan(command)
     return with_(doc, id="plan-7c01d2", argv=tuple(command.argv))
 
 

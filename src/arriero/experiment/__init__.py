@@ -3,16 +3,16 @@
 from arriero.experiment.diagnosis.case import Case, Point, Sizes
 from arriero.experiment.diagnosis.procedure import TYPICAL_LAUNCHES, Diagnoser
 from arriero.experiment.diagnosis.search import Search, bisection_launches
-from arriero.experiment.oracle import PlannedSizes, Planner
+from arriero.experiment.oracle import PlannedSizes, plan_of
 
 __all__ = [
     "TYPICAL_LAUNCHES",
     "Case",
     "Diagnoser",
     "PlannedSizes",
-    "Planner",
     "Point",
     "Search",
     "Sizes",
     "bisection_launches",
+    "plan_of",
 ]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from arriero.advice import context, slots
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component
 from arriero.command import Command
-from arriero.engine import Engine
-from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.experiment.diagnosis.case import Point
-from arriero.gguf import Header
-from arriero.machine import Pool
-from arriero.memory import plan_budget
+from arriero.memory import Planner
 from arriero.record import Plan, PlanBuffer
 
-_SECONDS: Final = 60.0
 _SIZED: Final = frozenset(
     {
         *(Component.KV, Component.RS, Component.COMPUTE, Component.OUTPUT),
@@ -27,92 +22,16 @@ _SIZED: Final = frozenset(
 )
 """What a start allocates that slots, context or micro-batch change."""
 _WORKER: Final = "RPC"
-Ask = Callable[[EngineParams], DryRun | Unanswered]
 
 
-class Planner:
-    """Plans for many commands of one model on one engine.
-
-    A dry run answers many requests nearly as fast as one, so they are put together, and each answer
-    is kept. An engine that gives none, or has workers, which a dry run does not reach, is asked no
-    further: its plans are those of the formulas.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        header: Header,
-        command: Command,
-        *,
-        model: Path,
-        pools: Sequence[Pool],
-        draft: Header | None = None,
-    ) -> None:
-        self.header, self.model, self.pools = header, model, pools
-        self._draft = draft
-        self._build, self._environ = engine.build, command.environ
-        self.library_dir = engine.path.resolve().parent
-        """Corrected by the first trial, where the engine stands behind a wrapper."""
-        self.answers = not command.has("--rpc")
-        """Whether the engine is asked."""
-        self._known: dict[EngineParams, DryRun | Unanswered] = {}
-
-    def plans(self, commands: Sequence[Command]) -> list[Plan | None]:
-        """One plan for each command; null where the header or the command makes none possible."""
-        if self.answers:
-            self._ask_for(commands)
-        ask = self._answer if self.answers else None
-        return [self._plan(command, ask) for command in commands]
-
-    def planned(self, command: Command) -> Plan:
-        """The plan by formulas alone.
-
-        Raises:
-            ArrieroError: The header or the command is one that the engine would refuse.
-        """
-        return self._budget(command, None)
-
-    def plan(self, command: Command, asked: bool) -> Plan | None:
-        """The plan of one command by formulas alone, or with the engine asked; null as above."""
-        return self.plans([command])[0] if asked else self._plan(command, None)
-
-    def _plan(self, command: Command, ask: Ask | None) -> Plan | None:
-        try:
-            return self._budget(command, ask)
-        except ArrieroError:
-            return None
-
-    def _budget(self, command: Command, ask: Ask | None) -> Plan:
-        return plan_budget(
-            self.header,
-            command,
-            self.pools,
-            model=self.model,
-            build=self._build,
-            draft=self._draft,
-            ask=ask,
-        )
-
-    def _ask_for(self, commands: Sequence[Command]) -> None:
-        """Ask at once for all that the plans of these commands will want to know."""
-        wanted: dict[EngineParams, None] = {}
-
-        def listen(request: EngineParams) -> DryRun | Unanswered:
-            wanted[request] = None
-            return Unanswered("not asked yet")
-
-        for command in commands:
-            self._plan(command, listen)
-        missing = [request for request in wanted if request not in self._known]
-        found = dry_run(self.library_dir, missing, environ=self._environ, timeout=_SECONDS)
-        self._known.update(zip(missing, found, strict=True))
-        self.answers = all(isinstance(answer, DryRun) for answer in found)
-
-    def _answer(self, request: EngineParams) -> DryRun | Unanswered:
-        if request not in self._known:
-            found = dry_run(self.library_dir, [request], environ=self._environ, timeout=_SECONDS)
-            self._known[request] = found[0]
-        return self._known[request]
+def plan_of(planner: Planner, command: Command, asked: bool) -> Plan | None:
+    """The plan of one command by formulas alone, or with the engine asked; null if none can be
+    made."""
+    if asked:
+        return planner.plans([command])[0]
+    with suppress(ArrieroError):
+        return planner.quick(command)
+    return None
 
 
 class PlannedSizes:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,14 +18,11 @@ from arriero.engine import Engine, ListedDevice
 from arriero.gguf import Header, describe, read_header
 from arriero.jobs._baseline import Ground
 from arriero.launch.launch import launch_of
-from arriero.memory import Calibration
+from arriero.memory import Calibration, DryRuns, Planner
 from arriero.memory.calibration import calibrations_of, fingerprint, run_buffers, run_settings
 from arriero.memory.pools import is_on_host
 from arriero.record import DeviceRecord, Plan, Run, RunBuffer, RunSettings, Trial
 from arriero.store import Store, new_id
-
-if TYPE_CHECKING:
-    from arriero.experiment import Planner
 
 
 def calibrations(
@@ -37,7 +33,7 @@ def calibrations(
     build: int | None = None,
     devices: Iterable[ListedDevice | DeviceRecord] = (),
 ) -> tuple[Calibration, ...]:
-    """What earlier runs have to say about plans of a model: for ``plan_budget(calibrations=…)``.
+    """What earlier runs have to say about plans of a model: for ``Planner(calibrations=…)``.
 
     It is the same for every command of this model: which runs count for which settings is decided
     there, where lines are corrected and notes (``drift``, ``calibration``) are made. A few
@@ -64,7 +60,7 @@ class Recorder:
     """
 
     def __init__(self, store: Store, ground: Ground) -> None:
-        self.planner = _planner(ground)
+        self.planner, self._dry_runs = _planner(ground)
         self._store, self._baseline, self._redactor = store, ground.baseline, ground.redactor
         self._kept: list[_Kept] = []
         self._refused = False
@@ -72,8 +68,8 @@ class Recorder:
 
     def found(self, libraries: Path) -> None:
         """Told where a trial's engine has its libraries, also behind a wrapper."""
-        if self.planner is not None:
-            self.planner.library_dir = libraries
+        if self._dry_runs is not None:
+            self._dry_runs.library_dir = libraries
 
     def ran(self, command: Command, trial: Trial) -> None:
         """Keep a trial beside what was planned for it. Starts nothing."""
@@ -98,7 +94,7 @@ class Recorder:
                         one.run, buffers=run_buffers(one.trial, one.planned, asked)
                     )
                     for one, asked in zip(kept, plans, strict=True)
-                    if asked is not None and self.planner.answers
+                    if asked is not None and self.planner.answers is not None
                 ]
             )
 
@@ -110,7 +106,7 @@ class Recorder:
 
     def _of(self, planner: Planner, command: Command, trial: Trial) -> _Kept:
         engine = self._baseline.engine
-        planned = planner.planned(command)
+        planned = planner.quick(command)
         about, seen = describe(planner.header), trial.effective
         settings = launch_of(
             command, planner.model, n_ctx_train=about.n_ctx_train or 0, build=engine.build
@@ -177,16 +173,22 @@ def _as_placed(settings: RunSettings, buffers: Iterable[RunBuffer]) -> RunSettin
     return settings
 
 
-def _planner(ground: Ground) -> Planner | None:
+def _planner(ground: Ground) -> tuple[Planner | None, DryRuns | None]:
     model, command = ground.model_path, ground.command
     if model is None or ground.baseline.model is None or ground.baseline.model.problem:
-        return None
-    from arriero.experiment import Planner  # needs aiohttp, and a plan does not
-
+        return None, None
     draft, typed = None, command.value("-md")
     if typed is not None:
         with suppress(ArrieroError):  # the trial will show what the engine says of it
             draft = read_header(Path.cwd() / limits.expanded(typed))
-    return Planner(
-        ground.engine, read_header(model), command, model=model, pools=ground.pools, draft=draft
+    # a dry run reaches no worker
+    asked = None if command.has("--rpc") else DryRuns.of(ground.engine, command.environ)
+    planner = Planner(
+        read_header(model),
+        ground.pools,
+        model=model,
+        answers=asked,
+        build=ground.engine.build,
+        draft=draft,
     )
+    return planner, asked

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from arriero.engine.devices import Refusal
     from arriero.gguf import Header
     from arriero.machine import Misfit, Pool
+    from arriero.memory import Planner
 
 
 @dataclass(frozen=True)
@@ -318,14 +319,19 @@ class _Checking:
         held = self._pools(header, devices, around)
         build = engine.build if engine is not None else build
 
-        def planner(changed: Command) -> Plan | None:
+        @functools.cache
+        def planner() -> Planner | None:
             if header is None:
                 return None
-            from arriero.memory import plan_budget
+            from arriero.memory import Planner
 
+            path = self.cwd / Path(header.parts[0].name)
+            return Planner(header, held, model=path, build=build, mmproj=projector)
+
+        def planned(changed: Command) -> Plan | None:
             try:
-                path = self.cwd / Path(header.parts[0].name)
-                return plan_budget(header, changed, held, model=path, build=build, mmproj=projector)
+                plans = planner()
+                return plans.quick(changed) if plans is not None else None
             except ArrieroError as error:
                 notes.append(f"no plan: {error.message}")
                 return None
@@ -341,7 +347,7 @@ class _Checking:
             workers_or_none=self._workers(command, devices),
             refused=refused,
             misfit=self._misfit(command, engine, source),
-            planner=planner,
+            planner=planned,
             around=around,
             own=engine is not None or build in KNOWN,
         )

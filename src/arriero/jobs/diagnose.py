@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from arriero.base.errors import NotFoundError, RecordError
-from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, PlannedSizes
+from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, PlannedSizes, plan_of
 from arriero.gguf import read_header, write_skeleton
 from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._runs import Recorder
@@ -91,7 +92,7 @@ def diagnose(
             bench=bench,
             baseline=ground.baseline,
             planned=PlannedSizes(planner, ground.command) if planner else None,
-            plan=planner.plan if planner else lambda command, asked: None,
+            plan=partial(plan_of, planner) if planner else lambda command, asked: None,
             host_free=free_host_memory(ground.pools),
             as_given=options.as_given,
             from_log=log,

@@ -32,7 +32,7 @@ from arriero.jobs._runs import calibrations
 from arriero.launch import launch_of, serving_of
 from arriero.machine import Misfit, Pool, pools
 from arriero.machine.cpu import INSTEAD
-from arriero.memory import plan_budget
+from arriero.memory import DryRuns, Planner
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
 from arriero.memory.pools import short
@@ -298,28 +298,18 @@ class _Job:
             devices=devices if self._options.budget is None else (),
         )
 
-        def replan(command: Command, engine: Engine | None) -> Plan:
-            return plan_budget(
-                header,
-                command,
-                held,
-                model=model,
-                engine=engine,
-                environ=command.environ,
-                build=build,
-                calibrations=past,
-                draft=draft,
-                mmproj=mmproj,
-                foreign=foreign,
-            )
-
-        def quick(command: Command) -> Plan:
-            return replan(command, None)
-
-        def sure(command: Command) -> Plan:
-            return replan(command, asked)
-
-        base = sure(self._command)
+        planner = Planner(
+            header,
+            held,
+            model=model,
+            answers=DryRuns.of(asked, self._command.environ) if asked is not None else None,
+            build=build,
+            calibrations=past,
+            draft=draft,
+            mmproj=mmproj,
+            foreign=foreign,
+        )
+        base = planner.plan(self._command)
         answers = asked is not None and not any(note.id == "dry_run" for note in base.notes)
         found = msgspec.structs.replace(
             base,
@@ -332,7 +322,9 @@ class _Job:
             notes=(*notes, *self._notes, *base.notes),
         )
         try:
-            return self._advised(found, header, WhatIf(quick, sure if answers else None))
+            return self._advised(
+                found, header, WhatIf(planner.quick, planner.plan if answers else None)
+            )
         except KeyboardInterrupt:
             return msgspec.structs.replace(found, complete=False)
 

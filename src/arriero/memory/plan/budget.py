@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from arriero.base.sizes import human
 from arriero.base.words import Component, Method
-from arriero.command import Command
-from arriero.engine import Engine
 from arriero.engine.oracle import (
     DryRun,
     EngineParams,
@@ -22,14 +19,10 @@ from arriero.engine.oracle import (
     ProjectorParams,
     ProjectorRun,
     Unanswered,
-    dry_run,
-    projector_run,
 )
-from arriero.gguf import Header, Model, describe
+from arriero.gguf import Header
 from arriero.launch.builds import AFTER_10435
 from arriero.launch.context import PAD, pad
-from arriero.launch.launch import Launch, launch_of
-from arriero.machine import Pool
 from arriero.machine.pools import SOFTWARE
 from arriero.memory.architectures import Memory
 from arriero.memory.caches import (
@@ -43,7 +36,7 @@ from arriero.memory.caches import (
     refusal,
     total,
 )
-from arriero.memory.calibration import Calibration, corrected, run_settings
+from arriero.memory.calibration import corrected, run_settings
 from arriero.memory.compute import (
     Bound,
     ComputeBound,
@@ -52,6 +45,7 @@ from arriero.memory.compute import (
     workspace_bound,
 )
 from arriero.memory.cuda import cuda_terms
+from arriero.memory.dry_runs import Answers
 from arriero.memory.fit import Placement, Setup, Used, fitted, said_of_fit
 from arriero.memory.host import (
     CHECKPOINTS_OF_A_TURN,
@@ -74,6 +68,7 @@ from arriero.memory.placement import (
     repacked_types,
     weights,
 )
+from arriero.memory.plan.inputs import Basis, Wanted
 from arriero.memory.pools import (
     HOST,
     all_fit,
@@ -88,10 +83,8 @@ from arriero.memory.pools import (
 from arriero.memory.projector import (
     device_of_projector,
     projector_lines,
-    request_of,
     share_of_fit,
 )
-from arriero.memory.threads import reserved_address_space
 from arriero.record import (
     ModelRecord,
     Plan,
@@ -103,61 +96,20 @@ from arriero.record import (
 )
 
 
-def plan_budget(
-    header: Header,
-    command: Command,
-    pools: Sequence[Pool],
-    *,
-    model: Path,
-    engine: Engine | None = None,
-    environ: Mapping[str, str] | None = None,
-    build: int | None = None,
-    calibrations: Iterable[Calibration] = (),
-    draft: Header | None = None,
-    mmproj: Header | None = None,
-    ask: Callable[[EngineParams], DryRun | Unanswered] | None = None,
-    foreign: bool = False,
-) -> Plan:
+def budget(basis: Basis, wanted: Wanted, answers: Answers | None) -> Plan:
     """What a command will take and whether the pools hold it.
 
     Args:
-        pools: The machine's, or those of :func:`parse_pools`; their devices are what the model is
-            spread over.
-        model: The local file that a dry run reads; the header may come from elsewhere.
-        engine: Asked by a dry run if given; where it has no answer, a note says why.
-        environ: The engine's environment.
-        build: The build to take the rules of, where there is no engine.
-        calibrations: From earlier runs.
-        draft: Header of ``--model-draft``, if the command has one and it could be read.
-        mmproj: Header of ``--mmproj``, likewise.
-        ask: In place of a dry run of ``engine``, for who has the answers of many plans already.
-        foreign: The machine is another one, whose build may be older than ``build``.
+        answers: What the engine says of sizes; null where formulas alone decide. Where it has no
+            answer, a note says why.
 
     Raises:
         ModelError: The header is one that llama.cpp would refuse.
         UsageError: The command names a device that is not there, or a pattern that is none.
     """
-    build = engine.build if engine is not None and engine.build is not None else build
-    about = describe(header)
-    planning = _Planning(
-        header=header,
-        about=about,
-        settings=launch_of(command, model, n_ctx_train=about.n_ctx_train or 0, build=build),
-        pools=pools,
-        engine=engine,
-        environ=environ or {},
-        build=build,
-        calibrations=tuple(calibrations),
-        draft=draft,
-        mmproj=mmproj,
-        projector=request_of(command, environ or {}, build),
-        ask=ask,
-        foreign=foreign,
-    )
-    return planning.plan(command)
+    return _Planning(basis, wanted, answers).plan()
 
 
-_DRY_RUN_SECONDS: Final = 60.0
 _FIT_CEILING: Final = 2_000_000
 """Tensors times layers; a model of 235B has 1,128 times 94, and its fit takes 0.1 s."""
 _NO_DEVICE: Final = re.compile(r"this engine has no (?:device|buffer type) (\S+)")
@@ -170,38 +122,13 @@ Place = tuple[Component, str]
 _NoteId = Literal["refused", "unknown", "drift", "between_builds", "dry_run", "placement", "fit"]
 
 
-def _dry_runs(
-    engine: Engine, environ: Mapping[str, str]
-) -> Callable[[EngineParams], DryRun | Unanswered]:
-    directory = engine.path.resolve().parent
-
-    def ask(request: EngineParams) -> DryRun | Unanswered:
-        return dry_run(directory, [request], environ=environ, timeout=_DRY_RUN_SECONDS)[0]
-
-    return ask
-
-
 class _Planning:
-    def __init__(
-        self,
-        *,
-        header: Header,
-        about: Model,
-        settings: Launch,
-        pools: Sequence[Pool],
-        engine: Engine | None,
-        environ: Mapping[str, str],
-        build: int | None,
-        calibrations: tuple[Calibration, ...],
-        draft: Header | None,
-        mmproj: Header | None,
-        projector: ProjectorParams | None,
-        ask: Callable[[EngineParams], DryRun | Unanswered] | None,
-        foreign: bool,
-    ) -> None:
-        self._header, self._about, self._settings = header, about, settings
-        self._pools, self._environ = pools, environ
-        self._build, self._calibrations, self._foreign = build, calibrations, foreign
+    def __init__(self, basis: Basis, wanted: Wanted, answers: Answers | None) -> None:
+        self._basis, self._wanted, self._asked = basis, wanted, answers
+        self._header, self._about, self._settings = basis.header, basis.about, wanted.launch
+        self._pools, self._build, self._foreign = basis.pools, basis.build, basis.foreign
+        self._calibrations = basis.calibrations
+        settings, pools, build = self._settings, self._pools, self._build
         self._rules = build
         """The build whose rules are taken: null, the newest, for what it does not know."""
         self._answers: dict[EngineParams, DryRun | None] = {}
@@ -209,9 +136,7 @@ class _Planning:
         """The engine did not answer once: it is not asked again."""
         self._lacks: bool | None = False
         """Whether this build does not know the architecture; null where nobody can say."""
-        self._draft, self._mmproj, self._projector = draft, mmproj, projector
-        self._engine = engine
-        self._asked = ask if engine is None or ask is not None else _dry_runs(engine, self._environ)
+        self._draft, self._mmproj, self._projector = basis.draft, basis.mmproj, wanted.projector
         self._notes: list[PlanNote] = []
         self._sized: dict[int, tuple[Sequence[CacheTensor], ComputeBound]] = {}
         self._guessed = False
@@ -227,7 +152,7 @@ class _Planning:
         )
         self._host_buffer = host_buffer(self._devices) or CPU
 
-    def plan(self, command: Command) -> Plan:
+    def plan(self) -> Plan:
         hparams = self._hparams()
         buffers: list[PlanBuffer] = []
         refused = self._refusal(hparams)
@@ -247,15 +172,13 @@ class _Planning:
         buffers[0:0] = cuda_terms(buffers, self._pools)
         buffers.sort(key=lambda b: b.component is Component.POOL)
         growth = () if hparams is None or refused else tuple(self._growth(hparams, buffers))
-        reserved = reserved_address_space(
-            self._request.n_seq_max, command.number("--threads-http"), self._environ
-        )
+        reserved = self._wanted.reserved
         pools = planned_pools(self._pools, buffers, self._margins(), reserved, growth)
         pools = self._overfull(pools, buffers)
         refusing = bool(refused) or self._lacks is True
         return Plan(
             model=self._model_record(),
-            context=self._context(command, hparams, dry),
+            context=self._context(hparams, dry),
             buffers=tuple(buffers),
             pools=pools,
             fits=self._verdict(pools, refused=refusing),
@@ -354,7 +277,7 @@ class _Planning:
             return None
         if request in self._answers:
             return self._answers[request]
-        answer = self._asked(request)
+        answer = self._asked.sizes(request)
         if not isinstance(answer, Unanswered):
             self._answers[request] = answer
             return answer
@@ -560,10 +483,8 @@ class _Planning:
             file_bytes=about.file_bytes,
         )
 
-    def _context(
-        self, command: Command, hparams: Hparams | None, dry: DryRun | None
-    ) -> PlanContext | None:
-        asked = command.number("-c") or None
+    def _context(self, hparams: Hparams | None, dry: DryRun | None) -> PlanContext | None:
+        asked = self._wanted.n_ctx_asked
         unified = self._request.kv_unified
         if dry is not None:
             return PlanContext(
@@ -851,18 +772,13 @@ class _Planning:
     @cached_property
     def _projected(self) -> ProjectorRun | None:
         """The engine's account of the projector, if it has the device that is planned for."""
-        request, engine = self._projector, self._engine
-        if request is None or engine is None or self._mmproj is None:
+        request = self._projector
+        if request is None or self._asked is None or self._mmproj is None:
             return None
         place = self._place_of_projector(request)
         if place.startswith("RPC"):
             return None
-        run = projector_run(
-            engine.path.resolve().parent,
-            request,
-            environ=self._environ,
-            timeout=_DRY_RUN_SECONDS,
-        )
+        run = self._asked.projector(request)
         if isinstance(run, Unanswered):
             self._note("dry_run", f"no dry run of the projector: {run.reason}")
             return None
