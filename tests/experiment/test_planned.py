@@ -15,7 +15,8 @@ from arriero.command import Command, builtin_flags, parse_command
 from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
 from arriero.experiment import PlannedSizes, Point
 from arriero.gguf import Header, presets, read_header, write_model
-from arriero.launch import request_of
+from arriero.launch import launch_of
+from arriero.launch.edits import with_context, with_slots
 from arriero.machine import Pool
 from arriero.memory import DryRuns, Planner, dry_runs
 
@@ -72,7 +73,7 @@ def test_many_points_are_one_question_and_each_is_asked_once(
     assert sizes.total(POINTS[::-1]) == totals[::-1]
     assert sum(asked) == len(POINTS)
     requests = [
-        request_of(command_of(model), model, n_ctx=p.tokens, n_seq_max=p.slots, kv_unified=False)
+        launch_of(with_context(with_slots(command_of(model), p.slots), p.tokens), model).params
         for p in POINTS
     ]
     answers = dry_run(server.parent, requests, environ=dict(os.environ), timeout=60)

@@ -10,7 +10,7 @@ import pytest
 
 from arriero.base.sizes import MIB
 from arriero.command import builtin_flags, parse_command, parse_help
-from arriero.launch.launch import Launch, launch_of, request_of
+from arriero.launch.launch import Launch, launch_of
 
 MODEL = Path("m.gguf")
 
@@ -155,9 +155,24 @@ def test_variables_count_as_flags_do() -> None:
     assert (made.params.n_ctx, made.params.n_seq_max) == (1234, 3)
 
 
-def test_one_point_in_place_of_what_the_command_says() -> None:
-    words = ["llama-server", "-m", "m.gguf", "-c", "4096", "-np", "2", "-ctk", "q8_0"]
-    command = parse_command(words, builtin_flags(), {})
-    request = request_of(command, MODEL, n_ctx=512, n_seq_max=9, kv_unified=True)
-    assert (request.n_ctx, request.n_seq_max, request.kv_unified) == (512, 9, True)
-    assert (request.type_k, request.n_outputs_max) == ("q8_0", 9)
+@pytest.mark.parametrize(
+    ("flags", "prompt_cache", "checkpoints"),
+    [
+        # what builds 10068 and 10434 log: "size limit: 512 MiB", "no limit", "max = 5"
+        ("-cram 512x -ctxcp 5x", 512 * MIB, 5),
+        ("-cram -7 -ctxcp 0", None, 0),
+        ("", 8192 * MIB, 32),
+    ],
+)
+def test_numbers_of_the_caches_are_read_as_far_as_they_go(
+    flags: str, prompt_cache: int | None, checkpoints: int
+) -> None:
+    made = settings(flags)
+    assert (made.cache_ram, made.checkpoints) == (prompt_cache, checkpoints)
+
+
+def test_what_a_launch_says_beside_the_parameters() -> None:
+    made = settings("--rpc a:1,b:2 --rpc a:1 --threads-http 3 --no-warmup -lm mlock -ub 64 -c 0")
+    assert made.workers == ("a:1", "b:2")
+    assert (made.http_threads, made.warmup, made.mlock, made.mmap) == (3, False, True, False)
+    assert (made.batch.given, made.batch.ubatch_given, made.context_asked) == (False, True, 0)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arriero.base.errors import UsageError
+from arriero.command import builtin_flags, parse_command
 from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header, TensorInfo, read_header, write_model
 from arriero.gguf.presets import tiny
-from arriero.launch.launch import Launch
-from arriero.launch.slots import Slots
+from arriero.launch.launch import Launch, launch_of
 from arriero.memory.hparams import read_hparams
 from arriero.memory.placement import (
     CPU,
@@ -31,12 +31,8 @@ CUDA = ("CUDA0", "CUDA1")
 
 
 def settings(**changes: object) -> Launch:
-    base = Launch(
-        params=EngineParams(model=Path("m"), n_ctx=4096),
-        slots=Slots(count=1, unified=False, given=True),
-        context_given=True,
-        fit=True,
-    )
+    command = parse_command(["llama-server", "-c", "4096", "-np", "1"], builtin_flags(), {})
+    base = launch_of(command, Path("m"))
     return replace(base, **changes)  # type: ignore[arg-type] # whatever the test names
 
 

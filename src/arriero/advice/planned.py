@@ -12,8 +12,9 @@ from arriero.base.sizes import mib
 from arriero.base.words import Component, Cost
 from arriero.command import Command
 from arriero.gguf import Header
+from arriero.launch import caches
+from arriero.launch.caches import DEFAULT_CACHE_MIB
 from arriero.launch.context import context_step
-from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.memory.frontier import WhatIf, lacking
 from arriero.memory.pools import short
 from arriero.record import Advice, Plan, PlanBuffer, PlanPool
@@ -304,7 +305,7 @@ class _Kinds:
         if not prompts and not kept:
             return None
         count = plan.context.n_seq_max if plan.context is not None else 1
-        each = _size(kept) // max(1, _checkpoints(command) * count)
+        each = _size(kept) // max(1, caches.checkpoints(command) * count)
         limit = None if any(b.bytes is None for b in prompts) else _size(prompts)
         room = pool.headroom - pool.margin + _size(prompts) + _size(kept)
         if room <= 0:
@@ -418,11 +419,6 @@ def _size(buffers: Sequence[PlanBuffer]) -> int:
     return sum(b.bytes or 0 for b in buffers)
 
 
-def _checkpoints(command: Command) -> int:
-    count = command.number("-ctxcp")
-    return DEFAULT_CHECKPOINTS if count is None else max(0, count)
-
-
 # --- growth while serving -----------------------------------------------------------------------
 
 
@@ -434,7 +430,7 @@ def _on_growth(command: Command, what_if: WhatIf) -> tuple[Advice, ...]:
         return ()
     kept = [b for b in before.buffers if b.component is Component.CHECKPOINTS]
     settings = {}
-    if _checkpoints(command) > _FEW_CHECKPOINTS and _size(kept) > _MUCH * held.free:
+    if caches.checkpoints(command) > _FEW_CHECKPOINTS and _size(kept) > _MUCH * held.free:
         settings["-ctxcp"] = str(_FEW_CHECKPOINTS)
     if any(b.component is Component.PROMPT_CACHE and b.bytes is None for b in before.buffers):
         sizes = range(0, DEFAULT_CACHE_MIB + 1, _CACHE_STEP_MIB)

@@ -1,6 +1,5 @@
 from .launch import Launch as Launch
 from .launch import launch_of as launch_of
-from .launch import request_of as request_of
 from .params import EngineParams as EngineParams
 from .params import ProjectorParams as ProjectorParams
 from .serving import Mode as Mode

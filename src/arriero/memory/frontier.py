@@ -11,8 +11,8 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.command import Command
 from arriero.launch import edits
+from arriero.launch.caches import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.launch.context import PAD, context_step
-from arriero.launch.launch import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.memory.pools import HOST, short
 from arriero.record import FrontierPoint, Plan, PlanPool
 

@@ -7,15 +7,14 @@ Sources: ``tools/mtmd/clip.cpp`` and ``tools/server/server-context.cpp`` of buil
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final
 
-from arriero.base import limits
 from arriero.base.words import Component, Method
 from arriero.command import Command
 from arriero.gguf import Header
-from arriero.launch.builds import AFTER_10435
 from arriero.launch.context import pad
 from arriero.launch.params import ProjectorParams
+from arriero.launch.projector import projector_of
 from arriero.memory.caches import CPU_ALIGNMENT
 from arriero.memory.placement import CPU
 from arriero.record import PlanBuffer
@@ -44,30 +43,7 @@ _LOADED_WHOLE: Final = _ONE_SIZE | {"pixtral"}
 def request_of(
     command: Command, environ: Mapping[str, str], build: int | None
 ) -> ProjectorParams | None:
-    """The projector that a command loads; null without one in a local file.
-
-    It took the first device, whatever ``-dev`` says, up to build 10435; later builds follow it.
-    """
-    path = command.value("--mmproj")
-    if path is None:
-        return None
-    use_gpu = command.switch("--mmproj-offload") is not False
-    device = command.value("--mmproj-device") or environ.get("MTMD_BACKEND_DEVICE", "")
-    if build is None or build >= AFTER_10435:
-        device = device or (command.value("-dev") or "").partition(",")[0].strip()
-        use_gpu = use_gpu and device != "none"
-    said = command.value("-fa") or "auto"
-    return ProjectorParams(
-        path=limits.expanded(path),
-        use_gpu=use_gpu,
-        device=device,
-        flash_attn=cast(
-            Literal["auto", "on", "off"], said if said in ("auto", "on", "off") else "auto"
-        ),
-        image_min_tokens=command.number("--image-min-tokens") or -1,
-        image_max_tokens=command.number("--image-max-tokens") or -1,
-        warmup=command.switch("--warmup") is not False,
-    )
+    return projector_of(command, build)
 
 
 def device_of_projector(

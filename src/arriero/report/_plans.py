@@ -9,7 +9,7 @@ from typing import Final
 
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Cost, Method
-from arriero.launch.launch import DEFAULT_CHECKPOINTS
+from arriero.launch.caches import DEFAULT_CHECKPOINTS
 from arriero.launch.slots import AUTO_SLOTS
 from arriero.memory.pools import HOST, pool_of, short
 from arriero.record import (
