@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from arriero import logs
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase
 from arriero.logs import LogReader, read_log
-from arriero.logs.grammar import NOTICES, RULES, SIGNS, Act, parse_table
+from arriero.logs.grammar import NOTICES, RULES, SIGNS, Act, By, Of, To, parse_table
 
 CAPTURED = Path(__file__).parent / "data" / "captured"
 READY = (CAPTURED / "ready.txt").read_text().splitlines()
@@ -230,6 +232,26 @@ def test_rules_are_named_once_and_notices_are_documented() -> None:
     assert {rule.notice for rule in RULES if rule.notice} <= set(NOTICES)
     assert all(rule.kind for rule in RULES if rule.act in (Act.FAILURE, Act.DEATH))
     assert all(rule.component for rule in RULES if rule.act in (Act.SIZE, Act.TOTAL))
+    assert all(rule.kind for rule in RULES if rule.act in (Act.END, Act.OF_DRAFT))
+    assert all(rule.of for rule in RULES if rule.act is Act.DETAIL)
+    shown = [rule for rule in RULES if rule.act in (Act.NOTICE, Act.RETRY)]
+    assert all(rule.notice for rule in shown if rule.to is not To.WORKER)
+
+
+@pytest.mark.parametrize("words", [Act, To, By, Of])
+def test_every_word_of_the_table_is_used(words: type[Act | To | By | Of]) -> None:
+    used = {word for rule in RULES for word in (rule.act, rule.to, rule.by, rule.of)}
+    assert set(words) <= used
+
+
+def test_what_a_row_means_is_in_the_table_alone() -> None:
+    asked = [
+        f"{path.name}:{node.lineno}"
+        for path in Path(logs.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "id"
+    ]
+    assert asked == []
 
 
 def test_a_table_row_is_key_and_pattern() -> None:

@@ -6,10 +6,11 @@ How the meanings of lines combine into a failure is in ``story`` and ``verdict``
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 from arriero.base.words import Component, Kind, Phase
 from arriero.logs.quoted import own_words
@@ -27,7 +28,9 @@ class Act(StrEnum):
     FAILURE = "failure"
     """A failure complete in itself."""
     DETAIL = "detail"
-    """A further line of the failure just before, or of a backtrace."""
+    """A further line of the failure just before: ``of`` says of which."""
+    FRAME = "frame"
+    """A line of a backtrace: ``to`` says where the process was."""
     DEATH = "death"
     """The process died; by itself this names no cause."""
     END = "end"
@@ -45,6 +48,7 @@ class Act(StrEnum):
     MILESTONE = "milestone"
     """Where in its life the server is."""
     FIT_BEGIN = "fit_begin"
+    """Dry runs measure memory from here on; failures in them are not the start's."""
     FIT_END = "fit_end"
     ROLE = "role"
     """From here on lines are about the draft model, the projector, or the main model again."""
@@ -56,9 +60,93 @@ class Act(StrEnum):
     """Printed once in the life of a process."""
 
 
+class To(StrEnum):
+    """What a line turns the story to, beside what its act says."""
+
+    # milestones
+    LOAD = "load"
+    """A load begins: after an end it is that of the next start."""
+    TENSORS = "tensors"
+    """The model's tensors are read: sizes are printed once all weights are there."""
+    DRY = "dry"
+    REAL = "real"
+    """What follows is of a dry run, or of the start itself, which alone says such an end."""
+    CONTEXT = "context"
+    """A context is made: one after the main model's is a draft's."""
+    RESERVE = "reserve"
+    """The compute buffers are asked for."""
+    READY = "ready"
+    """The model is loaded, or the server listens with it."""
+    IDLE = "idle"
+    """It is ready, and every request has come to its end."""
+    RELEASED = "released"
+    """One request has come to its end."""
+    IMAGE = "image"
+    """The projector works from here on."""
+    SLEEP = "sleep"
+    """The model leaves memory, or comes back."""
+    EXIT = "exit"
+    # roles
+    DRAFT = "draft"
+    MMPROJ = "mmproj"
+    MAIN = "main"
+    # the rest
+    SLOTS = "slots"
+    """A value of the slots, which are made last: the main model's."""
+    SAVING = "saving"
+    """A prompt's state is being saved: a death just after it is of that."""
+    PROBING = "probing"
+    """The fit says where its dry run begins."""
+    PROBED = "probed"
+    """What failed before this line did so in a dry run."""
+    AT_ONCE = "at_once"
+    """Who started the engine tries again, if it failed just before."""
+    WENT_ON = "went_on"
+    """Who started the engine tries again, if it had failed."""
+    WORKER = "worker"
+    """The process is a worker (``ggml-rpc-server``)."""
+    RESTART = "restart"
+    """Somebody starts the process again and again; the fact ``times`` says how often."""
+    FEATURES = "features"
+    """Features of the CPU for which the engine was compiled."""
+    # lines of a backtrace
+    FIT = "fit"
+    REMOTE = "remote"
+    """It waited for a worker, or was one."""
+    SAVED = "saved"
+    """It saved a prompt."""
+
+
+class By(StrEnum):
+    """Who says it, where that matters."""
+
+    KERNEL = "kernel"
+    """The kernel, or who tells what it did: never with the prefix of a router's child."""
+    ENGINE = "engine"
+    """The engine, which ends itself: a later class of this death is none of its cause."""
+    BACKTRACE = "backtrace"
+    """A backtrace shows that the engine ended itself, not why."""
+    NETWORK = "network"
+    """Somebody whom a file was asked of: a kept copy makes up for it."""
+
+
+class Of(StrEnum):
+    """What a detail belongs to, and the failures that have such details."""
+
+    CALL = "call"
+    """A call of a card's API: reason, place and call stand in lines of their own, in any order."""
+    COMMANDS = "commands"
+    """Metal's command buffer: its status first, the reason in the lines after it."""
+    REQUEST = "request"
+    """The size of the request just refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One kind of message. Named groups of ``pattern`` are the facts it holds."""
+    """One kind of message. Named groups of ``pattern`` are the facts it holds.
+
+    All that a line of it means is here: nobody asks for its ``id``.
+    """
 
     id: str
     key: str
@@ -71,20 +159,43 @@ class Rule:
     """Backend whose device numbers the message uses."""
     fatal: bool | None = None
     """Known from the source whatever follows; None: what follows decides."""
-    presumed: bool = False
-    """Ends the process unless the log shows that it went on."""
+    presumed: bool | None = None
+    """Whether it ends the process unless the log shows that it went on; None: its kind decides."""
     inferred: bool = False
     """Names an effect: the cause is another line, which may be missing."""
     probed: bool = False
     """Usual in a dry run: of the start itself only if the start ends right after it."""
+    loading: Kind | None = None
+    """What kind it is instead while a model is loaded."""
+    workers: Kind | None = None
+    """What kind it is instead where workers take part."""
+    leads: Kind | None = None
+    """Kind of the failure that it leads to: one that follows says no more."""
+    unready: bool = False
+    """Means this only until the server is ready: later its words are those of a request."""
+    of_pinned: bool = False
+    """May say why pinned memory was refused, which costs nothing."""
+    of_tensors: bool = False
+    """Of a buffer of tensors that are kept: weights or a cache, nothing computed."""
+    of_cpu: bool = False
+    """The CPU does not have an instruction that the engine was compiled for."""
+    often: bool = False
+    """A server that serves says it again and again: one line says as much as a thousand."""
+    of: Of | None = None
+    by: By | None = None
     notice: str | None = None
-    to: str | None = None
-    """For milestones and roles: what the server is, or what the lines are about, from here on."""
+    """Id of the notice (a key of ``NOTICES``) that is shown of it."""
+    to: To | None = None
 
     @property
     def of_kernel(self) -> bool:
         """Whether the kernel says it, which never carries the prefix of a router's child."""
-        return self.id.startswith(("kernel_", "oom_"))
+        return self.by is By.KERNEL
+
+    @property
+    def aborts(self) -> bool:
+        """Whether the engine ended itself."""
+        return self.by in (By.ENGINE, By.BACKTRACE)
 
     @property
     def open(self) -> bool:
@@ -115,6 +226,20 @@ _PLACEHOLDER = re.compile(r"(?<!\?P)<(\w+)>")
 _BOUNDS: Final = {"\\w": 48, "\\S": 255, "\\d": 20, "\\s": 40, ".": 240, "]": 160}
 _OPEN_END: Final = re.compile(r"(?<!\\)(\\[wSds]|\.|\])([*+])")
 _YES_NO: Final = {"yes": True, "no": False}
+_COLUMNS: Final[dict[str, Callable[[str], Any]]] = {
+    "kind": Kind,
+    "component": Component,
+    "phase": Phase,
+    "family": str,
+    "loading": Kind,
+    "workers": Kind,
+    "leads": Kind,
+    "of": Of,
+    "by": By,
+    "notice": str,
+    "to": To,
+}
+"""What the words of a head are; those of all others are ``yes`` or ``no``."""
 
 
 HEAD, TAIL = 1536, 512
@@ -130,36 +255,25 @@ def _bounded(pattern: str) -> str:
 def parse_table(text: str) -> tuple[Rule, ...]:
     """The rules of a table in the format of ``messages.txt``."""
     rules: list[Rule] = []
-    words: dict[str, str] = {}
+    means: dict[str, Any] = {}
     act = Act.FAILURE
     for line in text.splitlines():
         if not line or line.startswith("#"):
             continue
         if line.startswith("["):
             name, *pairs = line.strip("[]").split()
-            act, words = Act(name), dict(pair.split("=", 1) for pair in pairs)
+            act, means = Act(name), dict(map(_meaning, pairs))
             continue
         row, key, *rest = line.split(" :: ", 2)
-        pattern = rest[0] if rest else re.escape(key)
-        rules.append(
-            Rule(
-                row,
-                key,
-                re.compile(_bounded(pattern)),
-                act,
-                kind=Kind(words["kind"]) if "kind" in words else None,
-                component=Component(words["component"]) if "component" in words else None,
-                phase=Phase(words["phase"]) if "phase" in words else None,
-                family=words.get("family"),
-                fatal=_YES_NO[words["fatal"]] if "fatal" in words else None,
-                presumed="presumed" in words,
-                inferred="inferred" in words,
-                probed="probed" in words,
-                notice=words.get("notice"),
-                to=words.get("to"),
-            )
-        )
+        pattern = re.compile(_bounded(rest[0] if rest else re.escape(key)))
+        rules.append(Rule(row, key, pattern, act, **means))
     return tuple(rules)
+
+
+def _meaning(pair: str) -> tuple[str, Any]:
+    """One ``column=word`` of a head."""
+    column, _, word = pair.partition("=")
+    return column, _COLUMNS.get(column, _YES_NO.__getitem__)(word)
 
 
 RULES: Final = parse_table(

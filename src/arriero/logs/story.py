@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from arriero.base.words import Component, Kind, Phase, Role
-from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, Event, Rule, events
+from arriero.logs.grammar import ERAS, MEMORY_WORDS, Act, By, Event, Of, Rule, To, events
 from arriero.logs.lines import MAX_LINE, Line, relayed
 from arriero.logs.model import Buffer, EngineTag, Notice
 from arriero.logs.quoted import LOG, Listener, Manner, own_words
@@ -32,18 +32,18 @@ LATE: Final = 2
 SET_BACK: Final = 50_000
 """Microseconds by which a line's clock is behind the last one's only if a process began."""
 MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
-ASSERTS: Final = ("assert", "ggml_abort", "abort_text", "abort_place", "abort_frame")
-"""Rules of deaths by the engine's own hand."""
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 _WHERE = re.compile(r"current device: (?P<index>-?\d{1,9}), in function (?P<function>\w+)")
 _POOL_FUNCTIONS = re.compile(r"^(?:alloc|cublas_handle|ggml_cuda_pool\w*)$")
-_RELEASED: Final = re.compile(r"slot\s+release:")
 _OF_TASK: Final = re.compile(
     r"slot\s{1,12}(launch_slot_|release): id\s{1,4}\d{1,9} \| task (\d{1,9}) \| (?:proces|stop)"
 )
 _OF_FAILURES: Final = frozenset(
-    (Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.DEATH, Act.END, Act.OF_DRAFT)
+    (
+        *(Act.REQUEST, Act.BUFFER, Act.OWNER, Act.FAILURE, Act.DETAIL, Act.FRAME),
+        *(Act.DEATH, Act.END, Act.OF_DRAFT),
+    )
 )
 _OF_STARTS: Final = frozenset(
     (Act.SIZE, Act.TOTAL, Act.VALUE, Act.FIT_BEGIN, Act.FIT_END, Act.ROLE, Act.DEVICE, Act.BEGIN)
@@ -56,7 +56,8 @@ _OF_WEIGHTS: Final = re.compile(
     r"(?:AMX|CPU_(?:REPACK|AARCH64|KLEIDIAI|HBM|RISCV64_SPACEMIT)|\w{1,40}_(?:Split|Mapped))\b"
 )
 """Types of buffers that hold weights and nothing else."""
-_ROLES: Final = {"draft": Role.DRAFT, "mmproj": Role.MMPROJ, "main": Role.MAIN}
+_ROLES: Final = {To.DRAFT: Role.DRAFT, To.MMPROJ: Role.MMPROJ, To.MAIN: Role.MAIN}
+_READY: Final = (To.READY, To.IDLE)
 
 
 def _is_ours(process: str | None) -> bool:
@@ -83,7 +84,8 @@ class Cause:
     """One failure in the making. ``line`` and ``text`` are of the line that names it best."""
 
     kind: Kind
-    rule: str
+    rule: Rule
+    """Of the line that first told of it, or of one that told more."""
     line: int
     text: str
     last: int
@@ -99,7 +101,7 @@ class Cause:
     phase: Phase | None = None
     role: Role = Role.MAIN
     fatal: bool | None = None
-    presumed: bool = False
+    presumed: bool | None = None
     inferred: bool = False
     probe: bool = False
     """Whether it is in a dry run of the fit."""
@@ -161,11 +163,16 @@ class Start:
     """Component, device, bytes that a dry run printed."""
     recurrent: bool | None = None
     """Whether the model has recurrent layers, if the log says so."""
-    begun: set[str] = field(default_factory=set)
+    said: set[Rule] = field(default_factory=set)
+    """What is said once in the life of a process and was said."""
+    introduced: bool = False
+    """Whether the log shows how it began."""
+    reading: bool = False
+    """Whether the model's tensors are read, or were."""
     features: tuple[str, ...] = ()
     """Features of a CPU that the engine says it was compiled with."""
-    frames: dict[str, int] = field(default_factory=dict)
-    """Telling lines of backtraces, and where they were last."""
+    frames: dict[To | None, int] = field(default_factory=dict)
+    """Where backtraces show the process to have been, and the last line that did."""
     phase: Phase | None = None
     role: Role = Role.MAIN
     fit: str | None = None
@@ -266,6 +273,7 @@ class Story:
             Act.OWNER: self._owner,
             Act.FAILURE: self._failure,
             Act.DETAIL: self._detail,
+            Act.FRAME: self._frame,
             Act.DEATH: self._death,
             Act.END: self._end,
             Act.OF_DRAFT: self._of_draft,
@@ -289,8 +297,8 @@ class Story:
         if self._open and (of_task := _OF_TASK.match(line.text)):
             self._count(line, of_task[1] == "release", int(of_task[2]))
         rules = [event.rule for event in found]
-        begins = any(r.act is Act.BEGIN or r.to == "load" for r in rules)
-        ready = any(r.to == "ready" and r.id != "idle" for r in rules)
+        begins = any(r.act is Act.BEGIN or r.to is To.LOAD for r in rules)
+        ready = any(r.to is To.READY for r in rules)
         if self._open and rules:
             self._see(line, rules, begins, ready)
         manner = Manner(
@@ -325,7 +333,7 @@ class Story:
         """
         ends = any(
             r.act in (Act.DEATH, Act.END)
-            or r.to == "exit"
+            or r.to is To.EXIT
             or (r.act is Act.FAILURE and r.fatal and r.kind is not None)
             for r in rules
         )
@@ -473,11 +481,11 @@ class Story:
         phase = start.phase if start.phase in RUNTIME else rule.phase or start.phase
         if kind is Kind.ALLOCATION and phase in RUNTIME:
             kind = Kind.RUNTIME_ALLOCATION
-        if rule.id.startswith("bad_alloc") and phase in (Phase.FIT, Phase.LOAD, Phase.CONTEXT):
-            kind = Kind.ALLOCATION
+        if rule.loading is not None and phase in (Phase.FIT, Phase.LOAD, Phase.CONTEXT):
+            kind = rule.loading
         cause = Cause(
             kind,
-            rule.id,
+            rule,
             line.number,
             line.text,
             line.number,
@@ -502,8 +510,7 @@ class Story:
 
     def _request(self, event: Event, line: Line) -> None:
         facts = event.facts
-        why_pinned = event.rule.id in ("vk_allocate", "vk_limit")
-        if why_pinned and line.number - self.start.pinned_line <= NEAR // 2:
+        if event.rule.of_pinned and line.number - self.start.pinned_line <= NEAR // 2:
             self.start.pinned_line = -FAR
             return  # why pinned memory was refused
         size, exact = _size_in(facts)
@@ -550,7 +557,7 @@ class Story:
             cause = self._new(event, line, Kind.ALLOCATION)
         cause.more(line)
         self._name_device(cause, event.facts["buf"])
-        cause.of_tensors = cause.of_tensors or event.rule.id.startswith("tensor_range")
+        cause.of_tensors = cause.of_tensors or event.rule.of_tensors
         if _OF_WEIGHTS.match(event.facts["buf"]):
             cause.component, cause.phase = Component.WEIGHTS, Phase.LOAD
         if event.rule.component is not None:
@@ -594,17 +601,17 @@ class Story:
         rule, start = event.rule, self.start
         kind = rule.kind or Kind.CRASH
         cause = self._recent(line)
-        if rule.id.startswith("gpu_error"):
+        if rule.of is Of.CALL:
             self._gpu_error(event, line, cause)
             return
         if rule.of_kernel and not _is_ours(event.facts.get("who")):
-            if cause is not None and cause.rule.startswith("kernel_"):
+            if cause is not None and cause.rule.of_kernel:
                 start.causes.remove(cause)  # the line before did not say whose it was
             return
-        if rule.id.startswith(("range_check", "http_")) and start.phase in RUNTIME:
-            return  # while serving, statuses are those of requests
-        if rule.id == "tensor_data" and self.uses_rpc:
-            kind = Kind.RPC
+        if rule.unready and start.phase in RUNTIME:
+            return
+        if rule.workers is not None and self.uses_rpc:
+            kind = rule.workers
         if kind in MILD:
             self._serving()
             if any(c.kind is kind for c in start.causes):
@@ -636,8 +643,8 @@ class Story:
             return cause.kind in (*MEMORY, Kind.BACKEND, Kind.RPC)
         if kind is Kind.RUNTIME_ALLOCATION and (cause.unowned or cause.kind is Kind.BACKEND):
             return True
-        if cause.rule == "vk_submit" and kind is Kind.BACKEND:
-            return True  # the device is lost for want of memory
+        if cause.rule.leads is kind:
+            return True  # such as a device that is lost for want of memory
         if kind in (Kind.ALLOCATION, Kind.RUNTIME_ALLOCATION):
             return cause.kind in MEMORY and rule.component in (None, cause.component)
         return cause.kind is kind
@@ -645,7 +652,7 @@ class Story:
     def _gpu_error(self, event: Event, line: Line, cause: Cause | None) -> None:
         # file and line come before or after the words, by era and by luck
         why = event.facts.get("why", "")
-        if cause is None or not cause.rule.startswith("gpu_error"):
+        if cause is None or cause.rule.of is not Of.CALL:
             cause = self._new(event, line, Kind.BACKEND)
             cause.inferred = not why
         elif why and cause.inferred:
@@ -660,27 +667,23 @@ class Story:
 
     def _detail(self, event: Event, line: Line) -> None:
         rule, facts = event.rule, event.facts
-        if rule.id.startswith("frame_"):
-            self._frame(rule.id, line)
-            return
         recent = self._recent(line)
         if recent is None:
-            if rule.id.startswith("metal_oom"):
-                cause = self._new(event, line, Kind.RUNTIME_ALLOCATION)
-                cause.family, cause.phase = "Metal", cause.phase or Phase.WARMUP
+            if rule.kind is not None:
+                cause = self._new(event, line, rule.kind)
+                cause.phase = cause.phase or Phase.WARMUP
             elif "asks" in facts:
                 cause = self._new(event, line, Kind.RUNTIME_ALLOCATION)
-                cause.rule, cause.family, cause.component = "gpu_error", "CUDA", Component.POOL
+                cause.family, cause.component = "CUDA", Component.POOL
                 cause.fatal = cause.inferred = True
             return
-        if rule.id.startswith("metal"):
+        if rule.of is Of.COMMANDS:
             recent.last, recent.inferred = line.number, False
-            if rule.id.startswith("metal_oom"):
-                recent.kind = Kind.RUNTIME_ALLOCATION
-        elif rule.id in ("vk_driver_size", "buffer_size"):
+            recent.kind = rule.kind or recent.kind
+        elif rule.of is Of.REQUEST:
             recent.last = line.number
             recent.add_size(*_size_in(facts))
-        elif recent.rule.startswith("gpu_error"):
+        elif recent.rule.of is Of.CALL:
             recent.last = line.number
             if "index" in facts:
                 self._gpu_place(recent, facts["index"], facts["function"])
@@ -692,19 +695,19 @@ class Story:
         if cause.kind is Kind.RUNTIME_ALLOCATION and _POOL_FUNCTIONS.search(function):
             cause.component = Component.POOL
 
-    def _frame(self, rule: str, line: Line) -> None:
+    def _frame(self, event: Event, line: Line) -> None:
         """A line of a backtrace: where the process was when it died."""
-        self.start.frames[rule] = line.number
+        self.start.frames[event.rule.to] = line.number
         dead = [d for d in self.start.deaths[-1:] if line.number - d.last <= GROUP]
         for cause in dead + [c for c in self.start.causes[-1:] if line.number - c.last <= GROUP]:
             cause.last = line.number
-            _place(cause, rule)
+            _place(cause, event.rule.to)
 
     def _place_by_frames(self, cause: Cause) -> None:
         """A backtrace may be printed before the words it belongs to."""
-        for rule, number in self.start.frames.items():
+        for where, number in self.start.frames.items():
             if cause.line - number <= GROUP:
-                _place(cause, rule)
+                _place(cause, where)
 
     def _death(self, event: Event, line: Line) -> None:
         deaths = self.start.deaths
@@ -721,7 +724,7 @@ class Story:
         saving = line.number - self.start.saving_line <= NEAR and kind is Kind.CRASH
         death = Cause(
             kind,
-            event.rule.id,
+            event.rule,
             line.number,
             line.text,
             line.number,
@@ -735,8 +738,7 @@ class Story:
 
     def _end(self, event: Event, line: Line) -> None:
         last = self._recent(line, GROUP)
-        if event.rule.id in ("end_exit", "end_unable") or "with model" in line.text:
-            # only the real start says this, a dry run never does
+        if event.rule.to is To.REAL:
             self.start.fit, self.start.dry = None, False
             if last is not None and last.usual and not last.went_on:
                 last.probe = False
@@ -744,7 +746,13 @@ class Story:
             last.went_on = False  # the logger is asynchronous: what came before is printed late
         if self.start.end is None:
             self.start.end = Cause(
-                Kind.ALLOCATION, event.rule.id, line.number, line.text, line.number, inferred=True
+                event.rule.kind or Kind.CRASH,
+                event.rule,
+                line.number,
+                line.text,
+                line.number,
+                phase=event.rule.phase,
+                inferred=True,
             )
 
     def _of_draft(self, event: Event, line: Line) -> None:
@@ -759,16 +767,16 @@ class Story:
                 self.start.end.role = Role.DRAFT
 
     def _retry(self, event: Event, line: Line) -> None:
-        if event.rule.to == "at_once" and not self._just_failed(line):
+        if event.rule.to is To.AT_ONCE and not self._just_failed(line):
             return  # the first try, or one that somebody asked for later
-        if event.rule.to == "went_on" and not self.start.causes:
+        if event.rule.to is To.WENT_ON and not self.start.causes:
             return  # the first try: nothing failed before it
         for cause in self.start.causes[-1:]:
-            if event.rule.to in ("went_on", "at_once"):
+            if event.rule.to in (To.WENT_ON, To.AT_ONCE):
                 cause.went_on = True
             else:
                 cause.retried, cause.last = True, line.number
-        self._note(event.rule.notice or event.rule.id, line)
+        self._note(event.rule.notice, line)
 
     def _just_failed(self, line: Line) -> bool:
         """Whether this start failed in the lines just before."""
@@ -782,7 +790,7 @@ class Story:
         self._serving()
         self._progress(line)
         size = bytes_of(facts.get("mib", "0"))
-        if event.rule.id == "saving":
+        if event.rule.to is To.SAVING:
             start.saving_line = line.number
         if "count" in facts:
             start.checkpoints = max(start.checkpoints, size * int(facts["count"]))
@@ -868,23 +876,23 @@ class Story:
             return
         if start.probing:
             return
-        if event.rule.id in ("slots", "slot"):
+        if event.rule.to is To.SLOTS:
             start.role = Role.MAIN
             self._progress(line)
-        elif start.phase in (None, Phase.LOAD) and event.rule.id.startswith("n_"):
-            start.phase = Phase.CONTEXT
+        elif start.phase in (None, Phase.LOAD) and event.rule.phase is not None:
+            start.phase = event.rule.phase
         if start.role is Role.MAIN:
             start.values.update(event.facts)
 
     def _milestone(self, event: Event, line: Line) -> None:
         rule = event.rule
-        if rule.to == "load" and self.start.over:
+        if rule.to is To.LOAD and self.start.over:
             self._next_start()
         start = self.start
-        if rule.to == "exit":
+        if rule.to is To.EXIT:
             start.exited, start.phase = True, Phase.SHUTDOWN
             return
-        if rule.to == "sleep":
+        if rule.to is To.SLEEP:
             self.start.buffers.clear()
             start.seen.clear()
             start.whole.clear()
@@ -892,31 +900,31 @@ class Story:
             start.role, start.phase, start.contexts = Role.MAIN, Phase.LOAD, 0
             start.reserving = False
             return
-        if rule.to == "load":
-            start.begun.add("load")
+        if rule.to is To.LOAD:
+            start.introduced = True
         if rule.phase in (Phase.LOAD, Phase.CONTEXT):
             self._beyond_fit()
-        if rule.to in ("dry", "real"):
-            start.dry, start.contexts = rule.to == "dry", 0
+        if rule.to in (To.DRY, To.REAL):
+            start.dry, start.contexts = rule.to is To.DRY, 0
         if start.probing and rule.phase in (Phase.LOAD, Phase.CONTEXT):
             return
-        if rule.id in ("load", "load_meta"):
-            start.begun.add("tensors")
-        if rule.to == "context":
+        if rule.to is To.TENSORS:
+            start.reading = True
+        if rule.to is To.CONTEXT:
             start.contexts += 1
             if start.contexts > 1 and start.role is Role.MAIN:
                 start.role = Role.DRAFT
-        if rule.to == "reserve":
+        if rule.to is To.RESERVE:
             start.reserving = True
         if rule.phase is Phase.SERVING:
             self._serving()
-            if rule.id == "idle" or _RELEASED.match(line.text):
+            if rule.to in (To.IDLE, To.RELEASED):
                 self._outlived(line)
-            elif rule.to == "ready" and line.stamp is None:  # where a clock would tell of a start
+            elif rule.to is To.READY and line.stamp is None:  # where a clock would tell of a start
                 start.ready_line = line.number
-            if rule.to == "ready":
+            if rule.to in _READY:
                 start.ready, start.end = True, None
-            start.role = Role.MMPROJ if rule.to == "image" else start.role
+            start.role = Role.MMPROJ if rule.to is To.IMAGE else start.role
         elif start.phase is not Phase.SERVING:
             start.phase = rule.phase
             if rule.phase is Phase.LOAD and start.role is Role.MMPROJ:
@@ -947,7 +955,7 @@ class Story:
             start.role = Role.MAIN
 
     def _fit_begin(self, event: Event, line: Line) -> None:
-        probing = event.rule.id == "fit_probe"
+        probing = event.rule.to is To.PROBING
         self.start.fit = "probing" if probing else self.start.fit or "announced"
         self.start.role = Role.MAIN  # the projector and the draft are measured before
 
@@ -958,12 +966,10 @@ class Story:
 
     def _fit_end(self, event: Event, line: Line) -> None:
         start = self.start
-        if event.rule.id == "fit_error":
+        if event.rule.to is To.PROBED:
             # the default verbosity hides where the probe began
             self._probed()
-            self._note("fit_failed", line)
-        elif event.rule.id == "fit_refused":
-            self._note("fit_refused", line)
+        self._note(event.rule.notice, line)
         start.fit = start.end = None
         if start.phase not in RUNTIME:
             start.phase = Phase.LOAD
@@ -976,23 +982,23 @@ class Story:
                 cause.probe, cause.usual = True, False
 
     def _role(self, event: Event, line: Line) -> None:
-        self.start.role = _ROLES[event.rule.to or "main"]
+        self.start.role = _ROLES[event.rule.to or To.MAIN]
 
     def _notice(self, event: Event, line: Line) -> None:
-        if event.rule.to == "rpc":
+        if event.rule.to is To.WORKER:
             self.start.worker = True
             self._progress(line)
             return
-        if event.rule.notice == "restart_loop":
+        if event.rule.to is To.RESTART:
             self._restarted(event, line)
             return
-        if event.rule.to == "probed":
+        if event.rule.to is To.PROBED:
             self._probed()
-        if event.rule.id == "pinned" and "ErrorOutOf" not in line.text:
+        if event.rule.notice == "pinned_memory_refused" and "ErrorOutOf" not in line.text:
             self.start.pinned_line = line.number  # the next line may say why
         if event.rule.notice != "near_limit":  # said of a refused buffer too
             self._progress(line)
-        self._note(event.rule.notice or event.rule.id, line)
+        self._note(event.rule.notice, line)
 
     def _restarted(self, event: Event, line: Line) -> None:
         """Keep what tells of the most restarts, and how many it says."""
@@ -1001,9 +1007,9 @@ class Story:
         if before is None or (times or 0) >= (before.count or 0):
             self.restarts = Notice(id="restart_loop", line=line.number, text=line.text, count=times)
 
-    def _note(self, name: str, line: Line) -> None:
+    def _note(self, name: str | None, line: Line) -> None:
         start = self.start
-        if f"{name} {line.text}" in start.noticed:
+        if name is None or f"{name} {line.text}" in start.noticed:
             return
         if len(start.notices) >= KEEP:
             start.capped = True
@@ -1017,11 +1023,12 @@ class Story:
 
     def _begin(self, event: Event, line: Line) -> None:
         facts = event.facts
-        if event.rule.id in self.start.begun or self.start.over:
+        if event.rule in self.start.said or self.start.over:
             self._next_start()
-        self.start.begun.add(event.rule.id)
+        self.start.said.add(event.rule)
         self._progress(line)
-        if event.rule.id == "system_info":
+        if event.rule.to is To.FEATURES:
+            self.start.introduced = True
             self.start.features = features_in(line.text)
         if "verbosity" in facts:
             self.start.verbosity = (int(facts["verbosity"]), line)
@@ -1045,7 +1052,7 @@ def _is_grave(rule: Rule) -> bool:
 def _is_early(rule: Rule) -> bool:
     """Whether a process that serves never says it: a start does, or its end."""
     if rule.act in (Act.FAILURE, Act.OWNER, Act.MILESTONE):
-        return rule.phase in _EARLY or rule.to in ("load", "exit")
+        return rule.phase in _EARLY or rule.to in (To.LOAD, To.EXIT)
     return rule.act in _OF_STARTS
 
 
@@ -1063,9 +1070,9 @@ def _same_death(death: Cause, event: Event, line: Line) -> bool:
     kind = event.rule.kind or Kind.CRASH
     classed = (Kind.ENVIRONMENT, Kind.MODEL, Kind.BACKEND)
     if kind in classed and death.kind is Kind.CRASH:
-        frame = death.rule == "abort_frame" and kind is not Kind.ENVIRONMENT
-        if frame or death.rule not in ASSERTS:
-            death.kind, death.rule = kind, event.rule.id
+        frame = death.rule.by is By.BACKTRACE and kind is not Kind.ENVIRONMENT
+        if frame or not death.rule.aborts:
+            death.kind, death.rule = kind, event.rule
             death.component = event.rule.component or death.component
             death.name(line)
     elif kind is not death.kind and not (
@@ -1076,11 +1083,11 @@ def _same_death(death: Cause, event: Event, line: Line) -> bool:
     return True
 
 
-def _place(cause: Cause, frame: str) -> None:
+def _place(cause: Cause, where: To | None) -> None:
     """Take from a line of a backtrace what it tells about ``cause``."""
-    if frame.startswith("frame_fit"):
+    if where is To.FIT:
         cause.phase = Phase.FIT
-    elif frame == "frame_rpc":
+    elif where is To.REMOTE:
         cause.kind = Kind.RPC if cause.kind is Kind.CRASH else cause.kind
     elif cause.kind is Kind.CRASH or (cause.unowned and cause.kind is Kind.RUNTIME_ALLOCATION):
         cause.component, cause.phase = Component.PROMPT_CACHE, Phase.SERVING

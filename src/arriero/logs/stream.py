@@ -54,8 +54,6 @@ _Numbered = TypeVar("_Numbered", Failure, Buffer, Notice)
 _DIGITS: Final = b"0123456789"
 _TELLING_DIGITS: Final = (b"exit", b"status", b"ignal", b"request: ")
 """Words next to which the digits make the meaning."""
-_REPEATED: Final = frozenset(("request", "request_old", "request_done", "idle", "reprocess"))
-"""Rules of which one line says as much as a thousand."""
 _HARMLESS: Final = frozenset((Act.STATE, Act.NOTICE, Act.SIZE, Act.TOTAL, Act.VALUE, Act.DEVICE))
 _DIGIT_KEYS: Final = frozenset(rule.key for rule in RULES if any(map(str.isdigit, rule.key)))
 
@@ -221,7 +219,7 @@ class _Shapes:
         if not found:
             if any(word in raw for word in _TELLING_DIGITS):
                 return
-        elif all(event.rule.id in _REPEATED for event in found):
+        elif all(event.rule.often for event in found):
             self._said.add(shape)
         else:
             if any(event.rule.act not in _HARMLESS for event in found):

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase, Role
-from arriero.logs.grammar import STAMP_ERA
+from arriero.logs.grammar import STAMP_ERA, Act, By, Rule
 from arriero.logs.model import Cpu, Effective, Failure, Notice, Reading
 from arriero.logs.story import (
-    ASSERTS,
     FAR,
     KEEP,
     MEMORY,
@@ -25,8 +24,15 @@ from arriero.logs.story import (
 )
 
 _DEADLY: Final = (4, 5, 6, 7, 8, 9, 11, 31)
-_SIGILL: Final = 4
-_SIGKILL: Final = 9
+_NO_LINE: Final = Rule(
+    "exit status", "", re.compile(r"(?!)"), Act.DEATH, kind=Kind.CRASH, inferred=True
+)
+"""What a death says that only the exit status shows."""
+_SIGNALS: Final = {
+    4: replace(_NO_LINE, kind=Kind.ENVIRONMENT, inferred=False, of_cpu=True),
+    9: replace(_NO_LINE, kind=Kind.KILLED),
+}
+"""The same of signals that tell more than that it died."""
 _GROWN: Final = 1024 * MIB
 """Saved state from which on a kill is put down to its growth."""
 _NOT_SHORT: Final = (
@@ -117,7 +123,7 @@ def judge(
 
 def _made_up_for(cause: Cause) -> bool:
     """Whether what could not be fetched was there already: a model was loaded all the same."""
-    return cause.rule.startswith("http_") and cause.went_on
+    return cause.rule.by is By.NETWORK and cause.went_on
 
 
 def _is_asked_again(start: Start, probes: list[Cause]) -> bool:
@@ -174,18 +180,18 @@ def _unlogged_death(story: Story, start: Start, exit_status: int | None) -> list
     if signal not in _DEADLY or start.deaths:
         return []
     saving = story.last.number - start.saving_line <= NEAR
-    kinds = {_SIGKILL: Kind.KILLED, _SIGILL: Kind.ENVIRONMENT}
+    said = _SIGNALS.get(signal, _NO_LINE)
     return [
         Cause(
-            kinds.get(signal, Kind.CRASH),
-            "illegal" if signal == _SIGILL else "exit_status",
+            said.kind or Kind.CRASH,
+            said,
             story.last.number,
             story.last.text or f"ended by signal {signal}",
             story.last.number,
-            component=Component.PROMPT_CACHE if saving and signal not in kinds else None,
+            component=Component.PROMPT_CACHE if saving and said.kind is Kind.CRASH else None,
             phase=Phase.FIT if start.probing else start.phase,
             fatal=True,
-            inferred=signal != _SIGILL,
+            inferred=said.inferred,
         )
     ]
 
@@ -202,7 +208,7 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
         of_prompts = start.saved >= start.checkpoints
         death.size = max(start.saved, start.checkpoints)
         death.component = Component.PROMPT_CACHE if of_prompts else Component.CHECKPOINTS
-    elif death.kind is Kind.CRASH and start.worker and death.rule in ASSERTS:
+    elif death.kind is Kind.CRASH and start.worker and death.rule.aborts:
         death.kind = Kind.RPC  # a worker does nothing but what a client asks
     elif death.kind is Kind.CRASH and death.component and story.uses_rpc:
         death.kind, death.inferred = Kind.RPC, True
@@ -211,12 +217,6 @@ def _of_death(story: Story, start: Start, death: Cause) -> Cause:
 
 def _of_end(end: Cause) -> Cause:
     """A start that ended without a word on why: a context can fail for many reasons."""
-    if end.rule in ("end_unit", "end_exit"):
-        end.kind = Kind.ENVIRONMENT if "HTTP" in end.text else Kind.CRASH
-    elif "context" in end.text:
-        end.kind, end.phase = Kind.CRASH, Phase.CONTEXT
-    else:
-        end.kind, end.phase = Kind.MODEL, Phase.LOAD
     end.component = Component.DRAFT if end.role is Role.DRAFT else None
     end.fatal = True
     return end
@@ -228,7 +228,7 @@ def _ended_it(cause: Cause, start: Start, deaths: list[Cause]) -> bool:
     if cause.fatal is True:
         return True
     # two threads log out of order, the kernel does not
-    before = 0 if cause.rule.startswith("kernel_") else NEAR
+    before = 0 if cause.rule.of_kernel else NEAR
     if any(cause.line - before <= death.line <= cause.last + FAR for death in deaths):
         return True
     if cause.fatal is False or cause.went_on:
@@ -237,7 +237,7 @@ def _ended_it(cause: Cause, start: Start, deaths: list[Cause]) -> bool:
         again = any(c.line > cause.line and c.kind in MEMORY for c in start.causes)
         return again or start.end is not None
     if cause.presumed or cause.kind in (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.MODEL):
-        return cause.rule != "vk_driver" or start.end is not None
+        return cause.rule.presumed is not False or start.end is not None
     return start.end is not None or (cause.kind is Kind.ENVIRONMENT and not start.served)
 
 
@@ -268,7 +268,7 @@ def _finish(
         text=cause.text,
         not_this=() if cause is start.end else _not_this(start, cause, component, phase),
         evidence=Evidence.INFERRED if inferred else Evidence.NAMED,
-        cpu=Cpu(needs=start.features) if cause.rule.startswith("illegal") else None,
+        cpu=Cpu(needs=start.features) if cause.rule.of_cpu else None,
     )
 
 
@@ -313,7 +313,7 @@ def _possible(start: Start, cause: Cause) -> frozenset[Component]:
         left -= {Component.WEIGHTS}
         return left - {Component.RS} if start.recurrent is False else left
     # sizes are printed once all weights are there
-    return left & {Component.WEIGHTS} if "tensors" in start.begun else left
+    return left & {Component.WEIGHTS} if start.reading else left
 
 
 def _of_these_bytes(story: Story, start: Start, cause: Cause) -> frozenset[Component]:
@@ -403,7 +403,7 @@ def _derived(story: Story, start: Start, failure: Failure | None) -> list[Notice
     if not start.seen and start.verbosity is not None and start.verbosity[0] < 4:
         level = start.verbosity[1]
         out.append(Notice(id="sizes_hidden", line=level.number, text=level.text))
-    elif not start.seen and story.stamped and start.begun & {"system_info", "load"} and start.ready:
+    elif not start.seen and story.stamped and start.introduced and start.ready:
         out.append(Notice(id="sizes_hidden", line=at, text="no size line from start to ready"))
     elif (
         failure is not None
