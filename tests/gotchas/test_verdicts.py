@@ -35,13 +35,13 @@ def verdict(
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (verdict(run=None), "without the evidence"),
-        (verdict(control=None), "without the evidence"),
-        (verdict(run=NOT), "does not show it"),
-        (verdict(run=msgspec.structs.replace(SHOWN, text="")), "does not show it"),
+        (verdict(run=None), "lacks the evidence"),
+        (verdict(control=None), "lacks the evidence"),
+        (verdict(run=NOT), "does not show the failure"),
+        (verdict(run=msgspec.structs.replace(SHOWN, text="")), "does not show the failure"),
         (verdict(control=SHOWN), "workaround does not change the outcome"),
-        (verdict("not reproduced"), "without a reason"),
-        (verdict("could not run", run=None, control=None), "without a reason"),
+        (verdict("not reproduced"), "gives no reason"),
+        (verdict("could not run", run=None, control=None), "gives no reason"),
     ],
 )
 def test_a_claim_that_its_evidence_does_not_bear_out(

@@ -1,6 +1,6 @@
-"""What a rule may know: frozen facts, and nothing that starts or contacts anything.
+"""The facts that a rule may use. They are frozen; reading one starts and contacts nothing.
 
-Most commands need few of them: what works one out is imported when it is asked for.
+Most commands need few of them, so the code that computes one is imported on first use.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Planner = Callable[["Command"], "Plan | None"]
 
 @dataclass(frozen=True)
 class Facts:
-    """A command and everything known about what it meets.
+    """A command and what is known about its engine, model and machine.
 
-    The fields are None where nothing is known. The properties of the same things raise
-    :class:`MissingError` instead: a rule that cannot do without just uses them, and ``check`` tells
-    the user what it lacked.
+    A field is None if nothing is known. The property of the same name raises
+    :class:`MissingError` instead: a rule that needs the fact simply uses the property, and
+    ``check`` tells the user what was missing.
     """
 
     command: Command
@@ -48,32 +48,32 @@ class Facts:
     header_or_none: Header | None = None
     pools: tuple[Pool, ...] = ()
     devices_or_none: tuple[ListedDevice, ...] | None = None
-    """What ``--list-devices`` says; an empty tuple is a machine without any."""
+    """The output of ``--list-devices``; an empty tuple means that there is no device."""
     workers_or_none: Mapping[str, bool] | None = None
     """Endpoint → whether a usable worker answered; None unless ``--probe`` asked."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
-    """Endpoint → how the engine refuses that worker's version of the protocol."""
+    """Endpoint → how the engine refuses this worker's protocol version."""
     misfit: Misfit | None = None
-    """What the engine was compiled for and the command's CPU lacks; None also where not known."""
+    """CPU features that the engine needs and the CPU lacks; None if there are none or unknown."""
     projector_or_none: Header | None = None
     """The header of ``--mmproj``."""
     planner: Planner = field(default=lambda _: None, repr=False)
-    """The plan of a command by formulas alone: no dry run, no start."""
+    """Plans a command by formulas alone: no dry run, no start."""
     around: Around = field(default_factory=Around)
-    """What a file or a wrapper tells besides the command's words."""
+    """What a file or a wrapper tells in addition to the command's words."""
     own: bool = False
-    """Whether the command's flags are those of this very build, not of the nearest one known."""
+    """Whether the flag table is that of this very build, not of the nearest known build."""
 
     @property
     def header(self) -> Header:
         if self.header_or_none is None:
-            raise MissingError("the model's header: the file is not here, or cannot be read")
+            raise MissingError("the model's header (the file is not here or cannot be read)")
         return self.header_or_none
 
     @property
     def projector(self) -> Header:
         if self.projector_or_none is None:
-            raise MissingError("the projector's header: the file is not here, or cannot be read")
+            raise MissingError("the projector's header (the file is not here or cannot be read)")
         return self.projector_or_none
 
     @functools.cached_property
@@ -107,23 +107,23 @@ class Facts:
         _ = self.header
         plan = self.planner(command)
         if plan is None:
-            raise MissingError("a plan: the model's header does not tell enough")
+            raise MissingError("a plan (the model's header does not say enough)")
         return plan
 
     @functools.cached_property
     def caches(self) -> tuple[CacheTensor, ...]:
-        """Every tensor of KV cache and recurrent state, in the context that will be taken."""
+        """Every tensor of KV cache and recurrent state, for the context that the server takes."""
         context = self.plan.context
         from arriero.memory.caches import cache_tensors, refusal
 
         request = replace(self.launch.params, n_ctx=context.n_ctx if context else 0)
         if why := refusal(self.hparams, request, self.build):
-            raise MissingError(f"the caches, which the engine will refuse: {why}")
+            raise MissingError(f"the caches; the engine will refuse them: {why}")
         return cache_tensors(self.hparams, request, self.build)
 
     @property
     def elsewhere(self) -> str | None:
-        """Why flags and rules of the engine at hand may not be those of the one that will run."""
+        """Why another engine than the known one may run the command; None if it is the same."""
         place = self.around.place
         return place.why if place and not place.devices and not self.own else None
 
@@ -131,8 +131,8 @@ class Facts:
     def devices(self) -> tuple[ListedDevice, ...]:
         if self.devices_or_none is None:
             if self.around.place is not None:
-                raise MissingError(f"the devices, not known here: {self.around.place.why}")
-            raise MissingError("the devices: there is no engine here to list them")
+                raise MissingError(f"the devices, which are unknown here: {self.around.place.why}")
+            raise MissingError("the devices (there is no engine here to list them)")
         return self.devices_or_none
 
     @functools.cached_property
@@ -163,14 +163,14 @@ class Facts:
 
 
 def bytes_of(plan: Plan, *components: Component) -> int:
-    """What the plan gives for these components on all devices; unknown lines count as nothing."""
+    """Bytes planned for these components on all devices; unknown lines count as 0."""
     return sum(b.bytes or 0 for b in plan.buffers if b.component in components)
 
 
 def certain(plan: Plan, pool: str) -> int:
-    """Bytes that a pool must surely hold at the start: exact and measured lines alone.
+    """Bytes that a pool must hold at the start in any case: only exact and measured lines.
 
-    Mapped weights are left out: the kernel can drop their pages.
+    Mapped weights do not count: the kernel can drop their pages.
     """
     growing = (Component.PROMPT_CACHE, Component.CHECKPOINTS)
     return sum(

@@ -1,4 +1,4 @@
-"""Every rule on one command: findings, what could not be told, the repaired command."""
+"""Match every rule against one command: findings, unchecked gotchas, the repaired command."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from arriero.gotchas.verdicts import Standing
 from arriero.record import Edit, Finding, GotchaVerdict, Unchecked
 
 ROUNDS: Final = 12
-"""Times that a repaired command is checked again; an edit that needs more goes round in circles."""
+"""How often a repaired command is checked again; edits that need more undo each other."""
 _WORDS: Final = "flags"
-"""The bundle about the words of a command: a misread one would mislead all other rules."""
+"""The bundle about a command's words. It comes first: a wrong word would mislead other rules."""
 _ANY_ENGINE: Final = frozenset(["files", "serving"])
-"""Bundles about what no engine's build or device decides."""
+"""Bundles whose rules hold for every engine, build and device."""
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """What the rules say about one command."""
+    """The result of all rules for one command."""
 
     findings: tuple[Finding, ...]
     unchecked: tuple[Unchecked, ...]
@@ -35,7 +35,7 @@ class Matched(msgspec.Struct, frozen=True):
 Locate = Callable[[str | int | None], str | None]
 """``file:line`` of a flag, of a line, or of the command."""
 Said = Callable[[str], Sequence[GotchaVerdict]]
-"""The verdicts on a gotcha by its id; asked only about one that is found."""
+"""The verdicts on a gotcha by its id; called only for gotchas that were found."""
 
 
 def _nowhere(_: str | int | None) -> str | None:
@@ -53,7 +53,7 @@ def match(
     *,
     locate: Locate = _nowhere,
 ) -> Matched:
-    """Every finding, the worst first.
+    """All findings, the most severe first.
 
     Args:
         locate: ``file:line`` of a flag of the command, or of the command itself.
@@ -69,14 +69,14 @@ def match(
                 findings.append(_finding(entry, found, facts, standing, at))
         except MissingError as error:
             unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.what))
-        except ArrieroError as error:  # another rule says what is wrong with the command
+        except ArrieroError as error:  # another rule reports what is wrong with the command
             unchecked.append(Unchecked(id=entry.id, title=entry.title, missing=error.message))
     findings.sort(key=lambda f: (_RANK[f.severity], f.applies != "yes"))
     return Matched(tuple(findings), tuple(unchecked))
 
 
 def _doubted(entry: Entry, found: Found, facts: Facts) -> Found:
-    """A finding that another engine may not bear out is a doubt, and no reason to change a word."""
+    """The finding, made a maybe without an edit if another engine may run the command."""
     missing: list[str] = []
     if facts.around.doubt:
         missing.append(facts.around.doubt)
@@ -124,7 +124,7 @@ def _fixed_argv(facts: Facts, edit: tuple[Edit, ...]) -> tuple[str, ...] | None:
 
 
 def _edited(facts: Facts, edit: tuple[Edit, ...]) -> Facts | None:
-    """The facts about the changed command; None where the engine has no such flag."""
+    """The facts about the changed command; None if the engine has no such flag."""
     try:
         return facts.with_edits(edit)
     except UsageError:
@@ -139,13 +139,13 @@ def repaired(facts: Facts, rules: Registry, said: Said = _nothing) -> Command:
 def repair(
     facts: Facts, rules: Registry, said: Said = _nothing
 ) -> tuple[Command, tuple[Finding, ...]]:
-    """The command with the edit of one finding after the other, until none changes it.
+    """Apply the edit of one finding after another until nothing changes.
 
-    What the words mean comes before what they lead to, errors come first, and an edit is judged
-    again on the command that earlier ones left.
+    Findings about words come before all others, and errors before warnings. After each edit, all
+    rules are matched again.
 
     Returns:
-        The command, and the finding behind each edit in their order.
+        The command, and the finding behind each edit, in their order.
     """
     applied: list[Finding] = []
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""What a gotcha is made of: its head, what its rule finds, how it is reproduced."""
+"""The parts of a gotcha: its head, what its rule finds, how it is reproduced."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 
 class Class(StrEnum):
-    """Whose doing it is."""
+    """What causes it."""
 
     FRAMEWORK = "framework"
-    """llama.cpp's own code, whatever the backend."""
+    """llama.cpp's own code, independent of the backend."""
     BACKEND = "backend"
     CONFIGURATION = "configuration"
     HARDWARE = "hardware"
 
 
 class Severity(StrEnum):
-    """What happens to who meets it."""
+    """How bad it is."""
 
     ERROR = "error"
     """The start fails, or the server dies."""
     WARNING = "warning"
-    """It runs, and does something else than the command says or fails later."""
+    """The server runs, but does not do what the command says, or fails later."""
     INFO = "info"
 
 
 class Applies(StrEnum):
     YES = "yes"
     MAYBE = "maybe"
-    """Something that would decide it is not known; ``missing`` says what."""
+    """A fact that would decide it is unknown; ``missing`` names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where it comes from: at least one report upstream, or a build it was first seen on here."""
+    """Where it is known from: an upstream report, or a build on which it was first seen."""
 
     issues: tuple[str, ...] = ()
     """Issues and pull requests, as ``owner/name#number``."""
     builds: str = ""
-    """Builds of the reports, in the reporters' own words; never what was verified."""
+    """Builds of the reports, in the reporters' own words; not the verified builds."""
     hardware: str = ""
     command: str = ""
     """The flags that matter, as reported."""
@@ -58,7 +58,7 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Affects:
-    """What it is limited to; empty is not limited. Build ranges come from verdicts."""
+    """What it is limited to; empty means no limit. Build ranges come from verdicts."""
 
     backends: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
@@ -67,13 +67,13 @@ class Affects:
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """What a log says where the gotcha may have struck. Everything that is given must hold.
+    """What a log shows when the gotcha may have struck. All given fields must match.
 
-    It is looked for in the failure, and with ``notice`` in the notices of that id. ``text`` is a
-    regular expression for the engine's own line; one that has it is looked for in failures that
-    are secondary too. ``least`` are the bytes of the failure at least, ``device`` what the name of
-    its device begins with, ``builds`` the first and the last build that can have it: a log that
-    does not name its build may be of any.
+    A sign is matched against the log's failure or, with ``notice``, against the notices of that id.
+    ``text`` is a regular expression for the engine's own line; with it, secondary failures are
+    matched too. ``least`` is the smallest size of the failed allocation in bytes, ``device`` the
+    beginning of the device's name, and ``builds`` the first and last possible build; a log without
+    a build matches any.
     """
 
     text: str | None = None
@@ -85,16 +85,15 @@ class Sign:
     notice: str | None = None
     builds: tuple[int, int] | None = None
     cpu: bool = False
-    """Only a failure at an instruction that the CPU does not have."""
+    """Match only a failure at an instruction that the CPU does not have."""
     sure: bool = False
-    """Whether nothing else leaves such a line."""
+    """Whether nothing else causes such a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gotcha:
-    """The head of one gotcha. Title and text are the docstring of its file, its id the file's name.
-
-    Status, confidence and the builds it holds for are not here: they come from verdicts.
+    """The head of one gotcha. Its title and text are the docstring of its file, its id is the
+    file's name. Status, confidence and affected builds are not here: they come from verdicts.
     """
 
     kind: Class
@@ -105,13 +104,13 @@ class Gotcha:
     provenance: Provenance
     affects: Affects = Affects()
     log: tuple[str, ...] = ()
-    """Words of the log lines by which it is known."""
+    """Texts of the log lines that are typical of it."""
     signs: tuple[Sign, ...] = ()
-    """How ``explain`` knows it in a log; any one of them will do."""
+    """How ``explain`` recognises it in a log; one match is enough."""
     reporters: int = 0
-    """Different people who reported it; one person with three issues is one."""
+    """Number of people who reported it; one person with three issues counts once."""
     related: tuple[str, ...] = ()
-    """Ids of others."""
+    """Ids of related gotchas."""
 
 
 def edits_of(settings: Settings) -> tuple[Edit, ...]:
@@ -123,9 +122,9 @@ def edits_of(settings: Settings) -> tuple[Edit, ...]:
 class Found:
     """A rule's finding: this gotcha strikes this command.
 
-    ``because`` is the evidence in one line: the flag, the key of the header, the device's figure.
-    ``flag`` is where to point in a file, or ``line``. ``severity`` replaces the gotcha's own where
-    the same gotcha is milder in this case; a ``maybe`` is never an error.
+    ``because`` is the evidence in one line: the flag, the key of the header, the device's memory.
+    ``flag`` or ``line`` says where to point in a file. ``severity`` replaces the gotcha's own if
+    this case is milder; a ``maybe`` is never an error.
     """
 
     because: str
@@ -138,7 +137,7 @@ class Found:
 
 
 class MissingError(Exception):
-    """A rule cannot tell without this. Raised by :class:`Facts`; ``check`` says what is missing."""
+    """A fact that a rule needs is unknown. :class:`Facts` raises it; ``check`` reports it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -150,16 +149,15 @@ Detect = Callable[["Facts"], Iterator[Found]]
 # --- reproduction ---------------------------------------------------------------------------------
 
 STEADY: Final = {"MALLOC_ARENA_MAX": "1"}
-"""Makes address space repeatable: no 64 MiB arena for each thread that wakes up."""
+"""Makes address space repeatable: threads that wake up do not reserve 64 MiB arenas."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
     """One ``ggml-rpc-server`` on the loopback.
 
-    With ``room`` its address space is limited: to what it takes when the control is served, and so
-    many bytes more. A ``skewed`` one is of another build, whose version of the protocol the engine
-    refuses.
+    With ``room`` its address space is limited to what it needs to serve the control plus so many
+    bytes. A ``skewed`` worker is of another build, whose protocol version the engine refuses.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: STEADY)
@@ -171,11 +169,10 @@ class Worker:
 class EngineRun:
     """One start of the engine with the skeleton model and the standard load.
 
-    ``flags`` come after ``llama-server -m MODEL``, parted by spaces; ``{workers}`` stands for the
-    endpoints of ``workers``, ``{model}`` for MODEL, ``{mmproj}`` for the projector's file. Device
-    variables hide every device unless ``env`` shows one. ``limit`` is address space in bytes;
-    ``above`` instead of it takes what the same run with those flags in their place needs to become
-    ready, and ``limit`` more than that.
+    ``flags`` come after ``llama-server -m MODEL``, separated by spaces. ``{workers}`` stands for
+    the endpoints of ``workers``, ``{model}`` for MODEL, ``{mmproj}`` for the projector's file. All
+    devices are hidden unless ``env`` shows one. ``limit`` is the address space in bytes. With
+    ``above``, ``limit`` is added to what a run with the flags ``above`` needs to become ready.
     """
 
     flags: str
@@ -184,20 +181,20 @@ class EngineRun:
     above: str | None = None
     workers: tuple[Worker, ...] = ()
     requests: int = 0
-    """Requests at least; the standard load sends about ten by itself."""
+    """Least number of requests; the standard load sends about ten by itself."""
     shared: int = 0
-    """Tokens that all prompts begin with."""
+    """Number of tokens with which all prompts begin."""
     behind: str = ""
-    """Words before ``llama-server``, parted by spaces."""
+    """Words before ``llama-server``, separated by spaces."""
     other_engine: bool = False
-    """On the second engine (``--worker-engine``) instead of the one that is verified."""
+    """Whether to run the second engine (``--worker-engine``) instead of the verified one."""
     image: int = 0
-    """Pixels a side of an image that is sent in a chat before everything else; 0 sends none."""
+    """Side in pixels of an image that is sent in a chat before all other requests; 0 sends none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a run must show. Everything that is given must hold."""
+    """What a run must show. All given fields must match."""
 
     outcome: TrialOutcome | None = None
     kind: Kind | None = None
@@ -205,25 +202,25 @@ class Signature:
     exit_status: int | None = None
     """Negative for a signal."""
     log: str | None = None
-    """A regular expression that a line of the log matches, or ``ended with SIGSEGV``: an engine may
-    die without a line."""
+    """A regular expression for a line of the log, or for ``ended with SIGSEGV`` (an engine may die
+    without a line)."""
     effective: Mapping[str, int | bool] = field(default_factory=dict)
-    """Values the engine says it runs with, such as ``n_ctx_seq``."""
+    """Values with which the engine says that it runs, such as ``n_ctx_seq``."""
 
 
 class Needs(StrEnum):
-    """A part that not every machine has."""
+    """Something that a reproduction needs and not every machine has."""
 
     VULKAN = "vulkan"
-    """A Vulkan device 0; a software driver will do."""
+    """A Vulkan device 0; a software driver is enough."""
     RPC_SERVER = "rpc-server"
     """``ggml-rpc-server`` beside the engine."""
     OTHER_BUILD = "other-build"
-    """A second installation of llama.cpp, with a ``ggml-rpc-server`` that the engine refuses."""
+    """A second llama.cpp of another build, whose ``ggml-rpc-server`` the engine refuses."""
     OTHER_CPU = "other-cpu"
     """An emulator of another CPU, an engine that was not compiled for it, and one that was."""
     ADDRESS_SPACE = "address-space"
-    """A system that limits address space."""
+    """A system that can limit address space."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +236,6 @@ class Reproduction:
     weights: Literal["random", "zeros"] = "random"
     projector: Projector | None = None
     unknown: tuple[str, ...] = ()
-    """Flags that the engine is meant not to know."""
+    """Flags that the engine must not know."""
     control_serves: bool = True
-    """False where the workaround leads to a clear refusal instead of a served load."""
+    """False if the workaround leads to a clear refusal instead of a served load."""

@@ -1,14 +1,14 @@
-"""All gotchas, from one Python file for each, and what such a file must be.
+"""All gotchas, read from one Python file each, and the form of such a file.
 
 A file ``gotchas/<bundle>/<id with underscores>.py`` has:
 
 - a docstring: the title in one line, then the sections of :data:`SECTIONS` in their order,
 - ``GOTCHA``: the head,
 - ``detect(facts)``: a generator of :class:`Found`,
-- ``REPRODUCTIONS``: what ``verify`` runs, if the parts at hand can show it.
+- ``REPRODUCTIONS``: what ``verify`` runs; left out if the available parts cannot show it.
 
-:func:`collect` refuses everything else that is wrong with one. A test does that with all that come
-with Arriero; a check of a command takes them as they are.
+:func:`collect` refuses a file that is wrong in any way. A test calls it for all files that come
+with Arriero; a check of a command uses them without this check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEADING: Final = re.compile(r"^([A-Z][\w -]*)\n-{3,}\n", re.MULTILINE)
 
 
 class GotchaError(ArrieroError):
-    """A gotcha's file is not what it must be."""
+    """A gotcha's file does not have the required form."""
 
     default_id = "gotcha"
 
@@ -62,12 +62,14 @@ class Registry:
         """One gotcha by its id.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no gotcha of that id.
         """
         found = next((entry for entry in self.entries if entry.id == id), None)
         if found is None:
             raise NotFoundError(
-                f"no gotcha {id!r}", hint="arriero gotchas list shows all", id="no-gotcha"
+                f"there is no gotcha {id!r}",
+                hint="run arriero gotchas list to see all",
+                id="no-gotcha",
             )
         return found
 
@@ -77,7 +79,7 @@ def registry() -> Registry:
     """Every gotcha that comes with Arriero.
 
     Raises:
-        GotchaError: One of the files has a field that a head has not, or lacks one.
+        GotchaError: The head of one file lacks a field or has an unknown one.
     """
     entries = map(_entry, modules())
     return Registry(tuple(sorted(entries, key=lambda entry: entry.id)))
@@ -92,12 +94,12 @@ def modules() -> Iterator[ModuleType]:
             continue
         package = importlib.import_module(f"{room.__name__}.{bundle.name}")
         for file in pkgutil.iter_modules(package.__path__):
-            if file.name.startswith("_"):  # what several of a bundle share
+            if file.name.startswith("_"):  # code that several gotchas of a bundle share
                 continue
             name = f"{package.__name__}.{file.name}"
             try:
                 yield importlib.import_module(name)
-            except TypeError as error:  # a field that the head does not have, or lacks
+            except TypeError as error:  # the head lacks a field or has an unknown one
                 raise GotchaError(f"{name}: {error}") from None
 
 
@@ -105,18 +107,18 @@ def collect(modules: Iterable[ModuleType]) -> Registry:
     """The registry of these files.
 
     Raises:
-        GotchaError: One of them is not what it must be, or two have the same id.
+        GotchaError: A file has a wrong form, or two have the same id.
     """
     entries: dict[str, Entry] = {}
     for module in modules:
         entry = read(module)
         if entry.id in entries:
             other = entries[entry.id].bundle
-            raise GotchaError(f"{entry.id} is in two bundles: {other}, {entry.bundle}")
+            raise GotchaError(f"gotcha {entry.id} is in two bundles: {other}, {entry.bundle}")
         entries[entry.id] = entry
     for entry in entries.values():
         if unknown := [other for other in entry.head.related if other not in entries]:
-            raise GotchaError(f"{entry.id} is related to {unknown[0]}, which is none")
+            raise GotchaError(f"gotcha {entry.id} is related to {unknown[0]}, which does not exist")
     return Registry(tuple(entries[name] for name in sorted(entries)))
 
 
@@ -124,7 +126,7 @@ def read(module: ModuleType) -> Entry:
     """One gotcha from its file.
 
     Raises:
-        GotchaError: It is not what it must be; the message says which file and what.
+        GotchaError: Its form is wrong; the message names the file and the problem.
     """
     entry = _entry(module)
     problems = (
@@ -158,7 +160,7 @@ def _text(doc: str) -> tuple[str, list[str], list[str]]:
 
 def _text_problems(title: str, names: list[str], texts: list[str]) -> Iterator[str]:
     if "\n" in title or not title:
-        yield "the docstring begins with the title, one line, and an empty line"
+        yield "the docstring must begin with a title of one line and an empty line"
     if tuple(names) != SECTIONS:
         yield f"its sections are {', '.join(names)}; they must be {', '.join(SECTIONS)}"
     if empty := [name for name, text in zip(names, texts, strict=True) if not text]:
@@ -167,14 +169,14 @@ def _text_problems(title: str, names: list[str], texts: list[str]) -> Iterator[s
 
 def _head_problems(head: Gotcha, own: str) -> Iterator[str]:
     if not _ID.match(own):
-        yield "an id is lower-case words parted by dashes"
+        yield "an id must be lower-case words separated by dashes"
     provenance = head.provenance
     if not (provenance.issues or provenance.builds):
-        yield "no provenance: name the issues upstream, or the build it was seen on here"
+        yield "it has no provenance: name the upstream issues or the build it was seen on"
     if bad := [issue for issue in provenance.issues if not _ISSUE.match(issue)]:
-        yield f"{bad[0]} is not owner/name#number"
+        yield f"the issue {bad[0]} is not written as owner/name#number"
     if not _DAY.match(head.updated):
-        yield "updated is not a day like 2026-11-30"
+        yield "updated is not a day such as 2026-11-30"
     if not head.concepts:
         yield "it has no concepts"
     if own in head.related:
@@ -192,12 +194,12 @@ def _reproduction_problems(reproductions: Iterable[Reproduction]) -> Iterator[st
             yield f"{reproduction.name}: its control is the run itself"
         bounded = any(worker.room is not None for worker in reproduction.run.workers)
         if bounded and len(reproduction.control.workers) != len(reproduction.run.workers):
-            yield f"{reproduction.name}: its control, by which they are measured, lacks its workers"
+            yield f"{reproduction.name}: its control lacks the workers, which it must measure"
         shows = reproduction.shows
         if not any((shows.kind, shows.log, shows.effective, shows.exit_status, shows.component)):
-            yield f"{reproduction.name}: its signature would fit any run"
+            yield f"{reproduction.name}: its signature would match any run"
         if shows.log is not None:
             try:
                 re.compile(shows.log)
             except re.error as error:
-                yield f"{reproduction.name}: {shows.log!r} is no regular expression: {error}"
+                yield f"{reproduction.name}: {shows.log!r} is not a regular expression: {error}"

@@ -1,4 +1,4 @@
-"""Which gotchas a log shows the signs of, without the command that was run."""
+"""Which gotchas a log shows signs of, without knowing the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arriero.record import Explanation, KnownFailure
 
 
 def known_in(log: Explanation, rules: Registry) -> tuple[KnownFailure, ...]:
-    """The gotchas that what one log says fits, those that nothing else fits first."""
+    """The gotchas whose signs a log shows, the sure ones first."""
     found = [hit for entry in rules.entries if (hit := _first(log, entry)) is not None]
     return tuple(sorted(found, key=lambda hit: (hit.applies != "yes", hit.line)))
 

@@ -1,8 +1,8 @@
-"""Verdicts: what reproductions showed, by build. Status, builds and confidence come from here.
+"""Verdicts: what reproductions showed, by build. They decide status, builds and confidence.
 
-They are written by ``arriero gotchas verify`` and by nothing else, a file for each gotcha. Those of
-the builds that Arriero was made with lie beside this file; a user's own lie in the data directory
-and come on top.
+Only ``arriero gotchas verify`` writes them, one file for each gotcha. Verdicts that come with
+Arriero are in the directory ``verdicts`` beside this file. A user's own are in the data directory
+and take precedence.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _SHIPPED: Final = Path(__file__).with_name("verdicts")
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What all verdicts on one gotcha come to."""
+    """The sum of all verdicts on one gotcha."""
 
     verdicts: tuple[GotchaVerdict, ...]
 
     @property
     def builds(self) -> tuple[int, ...]:
-        """Builds that it was reproduced on."""
+        """Builds on which it was reproduced."""
         return self._builds(REPRODUCED)
 
     @property
     def not_builds(self) -> tuple[int, ...]:
-        """Builds that its reproductions ran on and none showed it."""
+        """Builds on which its reproductions ran and none showed it."""
         return tuple(b for b in self._builds(NOT_REPRODUCED) if b not in self.builds)
 
     def _builds(self, verdict: str) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> Status:
-        """``refuted`` if it ran on two builds or more and showed nowhere."""
+        """``refuted`` if its reproductions ran on at least two builds and none showed it."""
         if any(v.verdict == REPRODUCED for v in self.verdicts):
             return "reproduced"
         if len(self.not_builds) > 1:
@@ -54,7 +54,7 @@ class Standing(msgspec.Struct, frozen=True):
         return "not reproduced" if self.not_builds else "draft"
 
     def status_on(self, build: int | None) -> Literal["draft", "reproduced", "refuted"]:
-        """As it bears on one build: its own verdict where there is one, else that of all."""
+        """The status on one build: by its own verdict if there is one, else the overall status."""
         if build in self.builds:
             return "reproduced"
         if build in self.not_builds:
@@ -70,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def check_verdict(verdict: GotchaVerdict) -> None:
-    """Refuse a verdict that its own evidence does not bear out.
+    """Refuse a verdict that its own evidence does not support.
 
     Raises:
         RecordError: ``reproduced`` without both runs, without a line that shows it, or with a
@@ -79,19 +79,22 @@ def check_verdict(verdict: GotchaVerdict) -> None:
     wrong = None
     if verdict.verdict == REPRODUCED:
         if verdict.run is None or verdict.control is None:
-            wrong = "is reproduced without the evidence of both runs"
+            wrong = "it lacks the evidence of both runs"
         elif not verdict.run.shows or not verdict.run.text:
-            wrong = "is reproduced and its run does not show it"
+            wrong = "its run does not show the failure"
         elif verdict.control.shows:
-            wrong = "is reproduced and its workaround does not change the outcome"
+            wrong = "its workaround does not change the outcome"
     elif not verdict.reason:
-        wrong = f"is {verdict.verdict} without a reason"
+        wrong = "it gives no reason"
     if wrong:
-        raise RecordError(f"verdict on {verdict.gotcha}/{verdict.reproduction} {wrong}")
+        raise RecordError(
+            f"the verdict {verdict.verdict!r} on {verdict.gotcha}/{verdict.reproduction} does not"
+            f" hold: {wrong}"
+        )
 
 
 def shipped(gotcha: str = "*") -> tuple[GotchaVerdict, ...]:
-    """The verdicts that come with Arriero, on one gotcha or on all."""
+    """The verdicts that come with Arriero, for one gotcha or for all."""
     found: list[GotchaVerdict] = []
     for path in sorted(_SHIPPED.glob(f"{gotcha}.json")):
         found += _checked(decode(path.read_bytes(), path.name), path.name)
@@ -99,12 +102,12 @@ def shipped(gotcha: str = "*") -> tuple[GotchaVerdict, ...]:
 
 
 def own_directory() -> Path:
-    """Where a user's own verdicts are kept."""
+    """The directory of a user's own verdicts."""
     return default_directory() / "verdicts"
 
 
 def own(directory: Path | None = None, gotcha: str = "*") -> tuple[GotchaVerdict, ...]:
-    """A user's own verdicts, on one gotcha or on all; files that cannot be read count as none."""
+    """A user's own verdicts, for one gotcha or for all; unreadable files are skipped."""
     found: list[GotchaVerdict] = []
     directory = directory or own_directory()
     for path in sorted(directory.glob(f"{gotcha}.json")) if directory.is_dir() else ():
@@ -124,12 +127,12 @@ def _checked(document: msgspec.Struct, where: str) -> Iterable[GotchaVerdict]:
 
 
 def on(gotcha: str) -> tuple[GotchaVerdict, ...]:
-    """What is known of one gotcha: the verdicts that come with Arriero and the user's own."""
+    """All verdicts on one gotcha: those that come with Arriero and the user's own."""
     return merged(shipped(gotcha), own(gotcha=gotcha))
 
 
 def merged(*groups: Sequence[GotchaVerdict]) -> tuple[GotchaVerdict, ...]:
-    """One verdict for each reproduction and build: a later group's wins if it could run."""
+    """One verdict for each reproduction and build; a later group wins if its run was possible."""
     newest: dict[tuple[str, str, int | None], GotchaVerdict] = {}
     for verdict in (one for group in groups for one in group):
         key = (verdict.gotcha, verdict.reproduction, verdict.build)
@@ -139,19 +142,19 @@ def merged(*groups: Sequence[GotchaVerdict]) -> tuple[GotchaVerdict, ...]:
 
 
 def write(directory: Path, verdicts: Sequence[GotchaVerdict]) -> tuple[Path, ...]:
-    """Add verdicts to the file of each gotcha; earlier ones on reproduction and build go.
+    """Add verdicts to the file of each gotcha, replacing those on the same reproduction and build.
 
     Raises:
-        RecordError: One is not borne out by its evidence, or a file cannot be written.
+        RecordError: Its evidence does not support a verdict, or a file cannot be written.
     """
     for verdict in verdicts:
         check_verdict(verdict)
     try:
-        # The directory around it may hold the history too, which is for its user alone.
+        # The parent directory may also hold the history, which only its user may read.
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         directory.mkdir(exist_ok=True)
     except OSError as error:
-        raise RecordError(f"cannot make {directory}: {error.strerror}") from None
+        raise RecordError(f"cannot create the directory {directory}: {error.strerror}") from None
     before = own(directory)
     written = []
     for name in dict.fromkeys(verdict.gotcha for verdict in verdicts):
