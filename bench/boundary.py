@@ -24,7 +24,7 @@ from arriero.base.sizes import GIB
 from arriero.base.words import LimitKind, TrialOutcome
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.engine import find_engine
-from arriero.experiment import bisection_launches
+from arriero.experiment.diagnosis import bisection_launches
 from arriero.gguf import presets, write_model
 from arriero.gguf.shape import Shape
 from arriero.jobs import diagnose

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from arriero.base.errors import NotFoundError, RecordError
-from arriero.experiment import TYPICAL_LAUNCHES, Case, Diagnoser, PlannedSizes, plan_of
-from arriero.gguf import read_header, write_skeleton
-from arriero.jobs._baseline import Ground, survey
+from arriero.base.redact import Redactor
+from arriero.command import Command
+from arriero.experiment.diagnosis import (
+    TYPICAL_LAUNCHES,
+    EngineRunner,
+    PlannedForecast,
+    Problem,
+    Reporter,
+    run_diagnosis,
+)
+from arriero.jobs._baseline import survey
 from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain_file
-from arriero.machine import device_memory, free_host_memory, wait_for_memory
+from arriero.logs.model import Failure
+from arriero.machine import device_memory, free_host_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
-from arriero.record import NOT_KEPT, Diagnosis, Explanation
+from arriero.record import NOT_KEPT, Diagnosis, Trial
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, Patience
@@ -59,7 +67,16 @@ def diagnose(
     watch = progress or Silent()
     sweep(temporary_directory())
     ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
-    log = _failed_log(options.from_log) if options.from_log else None
+    problem = Problem(
+        id=new_id("diag"),
+        command=ground.command,
+        baseline=ground.baseline,
+        as_given=options.as_given,
+        from_log=_failure_in(options.from_log) if options.from_log else None,
+        max_time=options.max_time,
+        max_launches=options.max_launches,
+        verify_requests=options.requests,
+    )
     recorder = Recorder(store, ground)
     planner = recorder.planner
     with scratch_directory(temporary_directory()) as scratch:
@@ -74,41 +91,16 @@ def diagnose(
             patience=options.patience,
             on_libraries=recorder.found,
         )
-
-        unsaved: list[str] = []
-
-        def save(diagnosis: Diagnosis) -> None:
-            try:
-                store.save(diagnosis, ground.redactor)
-            except RecordError as error:
-                # A full disk must not cost the user the answer.
-                if not unsaved:
-                    diagnoser.notes.append(f"{NOT_KEPT}: {error.message}")
-                unsaved.append(error.message)
-
-        case = Case(
-            id=new_id("diag"),
-            command=ground.command,
-            bench=bench,
-            baseline=ground.baseline,
-            planned=PlannedSizes(planner, ground.command) if planner else None,
-            plan=partial(plan_of, planner) if planner else lambda command, asked: None,
-            host_free=free_host_memory(ground.pools),
-            as_given=options.as_given,
-            from_log=log,
-            max_time=options.max_time,
-            max_launches=options.max_launches,
-            verify_requests=options.requests,
-            save=save,
-            settle=settle(),
-            weightless=_weightless(ground, scratch),
-            on_step=watch.step,
-            ran=recorder.ran,
-        )
-        diagnoser = Diagnoser(case)
+        # a header that can be planned with is one that can be written again
+        runner = EngineRunner(bench, model=ground.model_path if planner else None)
         watch.begin(TYPICAL_LAUNCHES)
         try:
-            found = diagnoser.run()
+            found = run_diagnosis(
+                problem,
+                runner,
+                PlannedForecast(planner, ground.command) if planner else None,
+                _Keeping(watch, recorder, store, ground.redactor),
+            )
         finally:
             watch.end()
         if not found.interrupted:
@@ -116,48 +108,42 @@ def diagnose(
         return found
 
 
-def _failed_log(path: Path) -> Explanation:
-    """What a log says of a failure: without one, the command as given would be started after all.
+class _Keeping(Reporter):
+    """Shows the steps, keeps what each trial took, saves the record."""
+
+    def __init__(
+        self, watch: Progress, recorder: Recorder, store: Store, redactor: Redactor
+    ) -> None:
+        self._watch, self._recorder = watch, recorder
+        self._store, self._redactor = store, redactor
+
+    def starting(self, step: str, why: str) -> None:
+        self._watch.step(step, why)
+
+    def tried(self, command: Command, trial: Trial) -> None:
+        self._recorder.ran(command, trial)
+
+    def save(self, record: Diagnosis) -> str | None:
+        try:
+            self._store.save(record, self._redactor)
+        except RecordError as error:
+            # A full disk must not cost the user the answer.
+            return f"{NOT_KEPT}: {error.message}"
+        return None
+
+
+def _failure_in(path: Path) -> Failure:
+    """The failure that a log tells of: without one, the command would be started after all.
 
     Raises:
         NotFoundError: There is no such log, or no failure in it.
     """
     log = explain_file(path)
     if log.failure is not None:
-        return log
+        return log.failure
     several = "the logs of several servers" if log.children else "no failure"
     raise NotFoundError(
         f"{path} holds {several}: there is nothing to start from",
         hint=f"arriero explain {path} shows what it says",
         id="no-failure-in-log",
     )
-
-
-def _weightless(ground: Ground, scratch: Path) -> Callable[[], Path] | None:
-    """Writes the model without its weights into the scratch directory; null without a header."""
-    model = ground.model_path
-    if model is None or ground.baseline.model is None or ground.baseline.model.problem:
-        return None
-
-    def write() -> Path:
-        directory = scratch / "weightless"
-        directory.mkdir()
-        return write_skeleton(read_header(model), directory)
-
-    return write
-
-
-def settle(timeout: float = 30.0) -> Callable[[], str | None]:
-    """Waits, between trials, until device memory is back where it was; says what is not.
-
-    Host memory of an ended process is back at once; a driver can take seconds.
-    """
-    before = dict(device_memory())
-
-    def wait() -> str | None:
-        if not before:
-            return None
-        left = wait_for_memory(before, timeout=timeout)
-        return None if not left else f"device memory held by others changed meanwhile: {left}"
-
-    return wait

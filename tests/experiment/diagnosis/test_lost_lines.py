@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from arriero.base.words import Component, Evidence, Kind, LimitKind, Method, TrialOutcome
-from arriero.command import Command, builtin_flags, parse_command
-from arriero.experiment.diagnosis import procedure
-from arriero.experiment.diagnosis.case import Case
+from arriero.base.words import Component, Evidence, Kind, Method
+from arriero.command import Command
 from arriero.experiment.diagnosis.evidence import with_component
 from arriero.logs import read_log
-from arriero.logs.model import Effective, Failure
-from arriero.process import Limit
-from arriero.record import Plan, PlanBuffer, Trial
-from arriero.trial import Bench, TrialSpec
-from tests.examples import LIMIT, example_baseline, example_trials
+from arriero.logs.model import Failure
+from arriero.record import Plan, PlanBuffer
+from tests.examples import example_trials
+from tests.experiment.diagnosis.world import Knowing, Server, World, diagnose
 from tests.report import plans
 
 RS = 4_215_275_520
@@ -86,6 +81,17 @@ def test_another_run_names_the_same_bytes() -> None:
     assert with_component(lost, [other], None).component is None
 
 
+class Planning(Knowing):
+    """A forecast that has one plan for every command."""
+
+    def __init__(self, planned: Plan | None) -> None:
+        super().__init__(Server())
+        self.planned = planned
+
+    def plan(self, command: Command, asked: bool) -> Plan | None:
+        return self.planned
+
+
 @pytest.mark.parametrize("launches", [2, 3])
 @pytest.mark.parametrize(
     ("planned", "component"),
@@ -96,45 +102,10 @@ def test_another_run_names_the_same_bytes() -> None:
     ],
 )
 def test_a_verdict_without_the_naming_line_in_any_run(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    planned: Plan | None,
-    component: Component | None,
-    launches: int,
+    planned: Plan | None, component: Component | None, launches: int
 ) -> None:
-    served = msgspec.structs.replace(example_trials()[0], effective=Effective())
-
-    def run_trial(spec: TrialSpec, bench: Bench) -> Trial:
-        if spec.change:
-            return msgspec.structs.replace(served, n=spec.n, change=dict(spec.change))
-        return msgspec.structs.replace(
-            served, n=spec.n, change={}, outcome=TrialOutcome.FAILED, failure=failure_in(LOST)
-        )
-
-    monkeypatch.setattr(procedure, "run_trial", run_trial)
-    words = ["llama-server", "-m", "m.gguf", "-c", "4096", "-np", "64"]
-    command = parse_command(words, builtin_flags(), {})
-
-    def plan(command: Command, asked: bool) -> Plan | None:
-        return planned
-
-    case = Case(
-        id="diag-1",
-        command=command,
-        bench=Bench(
-            engine=None,  # type: ignore[arg-type]
-            limit=Limit(LIMIT, LimitKind.ADDRESS_SPACE),
-            scratch=tmp_path,
-            cwd=tmp_path,
-            redactor=None,  # type: ignore[arg-type]
-        ),
-        baseline=example_baseline(),
-        planned=None,
-        plan=plan,
-        host_free=None,
-        max_launches=launches,
-    )
-    found = procedure.Diagnoser(case).run()
+    world = World(Server(rs=RS // 64), unnamed=lambda n: True)
+    found = diagnose(world, "-c 4096 -np 64", Planning(planned), max_launches=launches)
     assert found.launches == launches, "the small start, and as given: twice, if that may be"
     assert found.verdict is not None
     assert (found.verdict.kind, found.verdict.bytes) == (Kind.ALLOCATION, RS)

@@ -10,7 +10,7 @@ import pytest
 
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Kind, LimitKind, TrialOutcome
-from arriero.experiment.diagnosis import procedure
+from arriero.experiment.diagnosis import boundary
 from arriero.gguf import presets, write_model
 from arriero.jobs import diagnose as job
 from arriero.process import Limit
@@ -104,7 +104,7 @@ def test_the_start_as_given_is_left_out_where_its_failure_is_known(
 def test_nothing_is_started_that_could_take_the_machine_down(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_host_free", lambda _: 512 << 20)
+    monkeypatch.setattr(job, "free_host_memory", lambda _: 512 << 20)
     found = run(hybrid, "-c", "512", "-np", "32")
     assert found.launches == 1
     assert found.verdict is None
@@ -115,7 +115,7 @@ def test_nothing_is_started_that_could_take_the_machine_down(
 def test_not_even_the_smallest_start_may_take_the_machine_down(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_host_free", lambda _: 16 << 20)
+    monkeypatch.setattr(job, "free_host_memory", lambda _: 16 << 20)
     found = run(hybrid, "-c", "512", "-np", "1")
     assert (found.launches, found.verdict) == (0, None)
     assert any("even one slot" in note and "--limit" in note for note in found.notes)
@@ -167,7 +167,7 @@ def test_a_baseline_whose_cause_was_lost_runs_once_more(
 def test_a_slow_model_is_searched_without_its_weights(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch, tight: Limit
 ) -> None:
-    monkeypatch.setattr(procedure, "TYPICAL_LAUNCHES", 10**6)
+    monkeypatch.setattr(boundary, "TYPICAL_LAUNCHES", 10**6)
     found = run(hybrid, "-c", "512", "-np", MANY, limit=tight, max_time=600.0)
     trials = {trial.n: trial for trial in found.trials}
     edge = found.boundary["-np"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from arriero.base.words import Component
-from arriero.experiment.diagnosis.case import Point, Sizes
+from arriero.experiment.diagnosis.protocols import Point, Sizes
 from arriero.memory.pools import HOST
 from arriero.memory.threads import http_threads
 from arriero.record import Plan

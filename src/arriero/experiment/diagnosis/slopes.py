@@ -7,7 +7,7 @@ from typing import Any
 
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Method
-from arriero.experiment.diagnosis.case import buffers_of
+from arriero.experiment.diagnosis.printed import buffers_of
 from arriero.record import Slope, Trial
 
 

@@ -13,7 +13,7 @@ from arriero.base.sizes import GIB
 from arriero.base.words import Component
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.engine.oracle import DryRun, EngineParams, Unanswered, dry_run
-from arriero.experiment import PlannedSizes, Point
+from arriero.experiment.diagnosis import PlannedForecast, Point
 from arriero.gguf import Header, presets, read_header, write_model
 from arriero.launch import launch_of
 from arriero.launch.edits import with_context, with_slots
@@ -67,7 +67,7 @@ def test_many_points_are_one_question_and_each_is_asked_once(
     model: Path, engine_path: Callable[[int], Path], asked: list[int]
 ) -> None:
     server = engine_path(10434)
-    sizes = PlannedSizes(planner(model, server), command_of(model))
+    sizes = PlannedForecast(planner(model, server), command_of(model))
     totals = sizes.total(POINTS)
     assert asked == [len(POINTS)]
     assert sizes.total(POINTS[::-1]) == totals[::-1]
@@ -90,7 +90,7 @@ def test_an_engine_that_does_not_answer_is_asked_once_and_formulas_go_on(
     model: Path, tmp_path: Path, asked: list[int]
 ) -> None:
     plans = planner(model, tmp_path / "static" / "llama-server")
-    sizes = PlannedSizes(plans, command_of(model))
+    sizes = PlannedForecast(plans, command_of(model))
     totals = sizes.total(POINTS)
     assert plans.answers is None
     assert sizes.total(POINTS[:3]) == totals[:3]
@@ -108,7 +108,7 @@ def test_the_memory_of_workers_is_not_the_host_s(model: Path, tmp_path: Path) ->
     worker = Pool("RPC0", ("RPC0",), GIB, GIB, "a test")
     args = ("--rpc", "127.0.0.1:50052", "--fit", "off")
     plans = planner(model, tmp_path / "llama-server", *args, pools=(HOST, worker))
-    sizes = PlannedSizes(plans, command_of(model, *args))
+    sizes = PlannedForecast(plans, command_of(model, *args))
     (here,), (there,) = sizes.total(POINTS[:1]), sizes.total(POINTS[:1], "RPC0")
     assert here is not None
     assert there is not None
@@ -128,7 +128,9 @@ def test_the_memory_of_workers_is_not_the_host_s(model: Path, tmp_path: Path) ->
 def test_what_the_engine_would_refuse_has_no_size(model: Path, tmp_path: Path) -> None:
     plans = planner(model, tmp_path / "llama-server", "-dev", "CUDA7")
     assert plans.plans([command_of(model, "-dev", "CUDA7")]) == [None]
-    assert PlannedSizes(plans, command_of(model, "-dev", "CUDA7")).total(POINTS[:2]) == [None] * 2
+    assert (
+        PlannedForecast(plans, command_of(model, "-dev", "CUDA7")).total(POINTS[:2]) == [None] * 2
+    )
 
 
 def test_a_draft_model_counts_where_its_file_can_be_read(model: Path, tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_a_draft_model_counts_where_its_file_can_be_read(model: Path, tmp_path: 
     blind = planner(model, server, *args)
     seeing = planner(model, server, *args, draft=read_header(model))
     (without,), (with_it,) = (
-        PlannedSizes(plans, command_of(model, *args)).total([Point(1, 4096)])
+        PlannedForecast(plans, command_of(model, *args)).total([Point(1, 4096)])
         for plans in (blind, seeing)
     )
     assert without is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arriero.base.words import Component
-from arriero.experiment.diagnosis.case import Point, buffers_of
+from arriero.experiment.diagnosis.protocols import Point
 from arriero.record import Trial
 
 
@@ -65,3 +65,13 @@ def _line(seen: list[tuple[int, int]], at: int, *, through_zero: bool) -> float:
         return y0 * at / x0 if through_zero else y0
     (x1, y1) = points[1]
     return y0 + (at - x0) * (y1 - y0) / (x1 - x0)
+
+
+def buffers_of(trial: Trial, component: Component, device: str | None = None) -> int | None:
+    """Bytes of one component over all devices, or on one; null if the trial printed none."""
+    found = [
+        b.bytes
+        for b in trial.buffers
+        if b.component is component and (device is None or b.device == device)
+    ]
+    return sum(found) if found else None

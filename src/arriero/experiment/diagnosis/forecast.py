@@ -1,4 +1,4 @@
-"""What commands will take, by their plans: the engine asked for many at once, else the formulas."""
+"""The forecast of a diagnosis by plans: the engine asked for many at once, else the formulas."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from arriero.advice import context, slots
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component
 from arriero.command import Command
-from arriero.experiment.diagnosis.case import Point
+from arriero.experiment.diagnosis.protocols import Point
+from arriero.launch.edits import with_context, with_slots
 from arriero.memory import Planner
 from arriero.record import Plan, PlanBuffer
 
@@ -24,18 +24,8 @@ _SIZED: Final = frozenset(
 _WORKER: Final = "RPC"
 
 
-def plan_of(planner: Planner, command: Command, asked: bool) -> Plan | None:
-    """The plan of one command by formulas alone, or with the engine asked; null if none can be
-    made."""
-    if asked:
-        return planner.plans([command])[0]
-    with suppress(ArrieroError):
-        return planner.quick(command)
-    return None
-
-
-class PlannedSizes:
-    """Bytes of a command at any point of its settings, and no launch.
+class PlannedForecast:
+    """What starts of one command take, at any point of its settings, and no launch.
 
     To the byte where the engine answers; by the formulas otherwise, which are exact for KV, RS and
     output and give compute and graph a bound.
@@ -44,14 +34,22 @@ class PlannedSizes:
     def __init__(self, planner: Planner, command: Command) -> None:
         self._planner, self._command = planner, command
 
+    def plan(self, command: Command, asked: bool) -> Plan | None:
+        """The plan of any command: by formulas alone, or the engine is asked too; null if none."""
+        if asked:
+            return self._planner.plans([command])[0]
+        with suppress(ArrieroError):
+            return self._planner.quick(command)
+        return None
+
     def total(self, points: Sequence[Point], device: str | None = None) -> list[int | None]:
         plans = self._planner.plans([self._at(point) for point in points])
         return [None if plan is None else _bytes(plan.buffers, device) for plan in plans]
 
     def _at(self, point: Point) -> Command:
         command = self._command
-        command = slots(point.slots, unified=point.unified, command=command).apply(command)
-        command = context(point.tokens).apply(command)
+        command = with_slots(command, point.slots, unified=point.unified)
+        command = with_context(command, point.tokens)
         if point.n_ubatch is not None:
             command = command.with_value("-ub", str(point.n_ubatch))
         if command.flags.get("--fit") is not None:  # points are compared as they are placed now

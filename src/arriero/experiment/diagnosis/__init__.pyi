@@ -1,0 +1,13 @@
+from .boundary import TYPICAL_LAUNCHES as TYPICAL_LAUNCHES
+from .forecast import PlannedForecast as PlannedForecast
+from .problem import Problem as Problem
+from .procedure import run_diagnosis as run_diagnosis
+from .protocols import Forecast as Forecast
+from .protocols import NoForecast as NoForecast
+from .protocols import Point as Point
+from .protocols import Reporter as Reporter
+from .protocols import Runner as Runner
+from .protocols import Sizes as Sizes
+from .runner import EngineRunner as EngineRunner
+from .search import Search as Search
+from .search import bisection_launches as bisection_launches
