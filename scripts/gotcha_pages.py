@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from arriero.jobs.gotchas import shipped_entries
-from arriero.report.pages import pages
+from arriero.report.markdown.gotchas import pages
 
 
 def main(directory: Path) -> None:

@@ -18,21 +18,21 @@ import pytest
 
 from arriero.base.redact import Redactor
 from arriero.base.vocabulary import Vocabulary, package_words
+from arriero.base.words import ReportFormat
 from arriero.cli import Session
 from arriero.cli._argv import Argv
 from arriero.command import builtin_flags
 from arriero.command.telling import told_command
 from arriero.jobs import check, plan
 from arriero.jobs.explain import explain_chunks
-from arriero.jobs.history import text as history_text
 from arriero.jobs.share import render, write_all
 from arriero.logs.telling import told_lines
 from arriero.record import Diagnosis, Explanation, Plan, Verification, encode
 from arriero.record.sharing import shared
-from arriero.report import checks, terminal
 from arriero.store import Store
 from tests.examples import example_diagnosis, example_explanation, example_verification
 from tests.gguf.build import Gguf
+from tests.report.laid_out import terminal
 from tests.report.plans import example as example_plan
 
 replace = msgspec.structs.replace
@@ -394,7 +394,7 @@ def test_nothing_planted_is_shared(make: Maker, form: str, tmp_path: Path) -> No
     elif form == "bundle":
         output = "".join(p.read_text("utf-8") for p in write_all(document, tmp_path, Redactor()))
     else:
-        output = render(document, form, Redactor())
+        output = render(document, ReportFormat(form), Redactor())
     assert found(ALL_SECRETS, output) == []
     assert found(PRIVATE + private, output) == []
     assert len(output) > 300
@@ -406,24 +406,23 @@ def test_no_secret_is_kept_or_printed(make: Maker, tmp_path: Path) -> None:
     store = Store(tmp_path / "home")
     entry = store.save(document, Redactor())
     kept: Any = store.get(entry.id)
-    options = {"width": 100, "colour": False, "encoding": "utf-8"}
     for output in (
         encode(kept).decode(),
         encode(store.list()[0]).decode(),
-        history_text(kept, options),
+        terminal(kept, width=100),
         store.path.read_bytes().decode("utf-8", "replace"),
     ):
         assert found(ALL_SECRETS, output) == []
     # Paths stay readable in what is not shared.
     if isinstance(kept, Diagnosis):
-        assert ARGV[2] in history_text(kept, options)
+        assert ARGV[2] in terminal(kept, width=100)
 
 
 def test_no_secret_of_a_log_is_explained() -> None:
     for line in [*SECRET_LINES, *(m.format(s) for m in MATCHED for s in SECRET_LINES)]:
         document = explain_chunks([line.encode()], "-")
         assert found(ALL_SECRETS, encode(document).decode()) == []
-        assert found(ALL_SECRETS, terminal.explanation(document, **screen_options())) == []
+        assert found(ALL_SECRETS, terminal(document, **screen_options())) == []
 
 
 def screen_options() -> dict[str, Any]:
@@ -453,7 +452,7 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
         check.check_command(words, check.Options(assume_build=10434)),
         check.check_file(script, check.Options(assume_build=10434)),
     ):
-        outputs += [encode(document).decode(), checks.check(document, **screen_options())]
+        outputs += [encode(document).decode(), terminal(document, **screen_options())]
         outputs += check.fixed_lines(document)
     # An unknown option is refused, nothing is fetched here, other models are not there.
     for flag in ("--unheard-of", "-hf", "-hff", "-dr", "-mu", "-md", "-mm"):
@@ -464,7 +463,7 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
     keys.write_text("\n".join(TOKENS))
     words[words.index("--api-key-file") + 1] = str(keys)
     planned = plan.plan(words, plan.Options(assume_build=10434), store=Store(tmp_path / "home"))
-    outputs += [encode(planned).decode(), terminal.plan(planned, **screen_options())]
+    outputs += [encode(planned).decode(), terminal(planned, **screen_options())]
     for output in outputs:
         assert found(ALL_SECRETS, output) == []
 

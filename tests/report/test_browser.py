@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from arriero.report import html
+from tests.report.laid_out import html
 from tests.report.plans import plans
 from tests.report.variants import diagnoses, explanations, verifications
 
@@ -23,16 +23,13 @@ pytestmark = pytest.mark.slow
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LIGHT, DARK = "light", "dark"
 PAGES = {
+    **{name: html(diagnoses()[name]) for name in ("example", "hostile", "gpus", "unicode")},
     **{
-        name: html.diagnosis(diagnoses()[name])
-        for name in ("example", "hostile", "gpus", "unicode")
-    },
-    **{
-        f"plan {name}": html.plan(plans()[name])
+        f"plan {name}": html(plans()[name])
         for name in ("example", "ladder", "frontier", "two cards", "hostile")
     },
-    "log": html.explanation(explanations()["router"]),
-    "load": html.verification(verifications()["failed"]),
+    "log": html(explanations()["router"]),
+    "load": html(verifications()["failed"]),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from arriero.jobs.check import Options, check_command
 from arriero.jobs.gotchas import entries, shipped_entries
 from arriero.record import GotchaVerdict, Verdicts
-from arriero.report import checks
+from tests.report.laid_out import terminal
 
 Word = Literal["reproduced", "not reproduced", "could not run"]
 WIDTHS = pytest.mark.parametrize("width", [40, 80])
@@ -30,7 +30,7 @@ def widest(text: str) -> int:
 @WIDTHS
 def test_a_check_keeps_to_its_width(width: int) -> None:
     found = check_command(BAD.split(), Options(assume_build=10434))
-    text = checks.check(found, width=width)
+    text = terminal(found, width=width)
     assert widest(text) <= width
     flat = " ".join(text.split())
     for finding in found.findings:
@@ -54,7 +54,7 @@ def test_verdicts_are_told_apart_with_their_reasons(width: int) -> None:
         without=("open-without-key",),
         complete=False,
     )
-    text = checks.verdicts(document, width=width)
+    text = terminal(document, width=width)
     assert widest(text) <= width
     flat = " ".join(text.split())
     parts = [
@@ -70,11 +70,11 @@ def test_verdicts_are_told_apart_with_their_reasons(width: int) -> None:
 
 @WIDTHS
 def test_the_list_and_each_gotcha_keep_to_their_width(width: int) -> None:
-    listed = checks.gotchas(entries(), width=width)
+    listed = terminal(entries(), width=width)
     assert widest(listed) <= width
     for one in shipped_entries().gotchas:
         assert one.id in listed
-        shown = checks.gotcha(one, width=width)
+        shown = terminal(one, width=width)
         assert widest(shown) <= width
         for heading in one.sections:
             assert heading.upper() in shown.splitlines()
@@ -86,5 +86,5 @@ def test_words_of_strangers_reach_no_terminal_as_commands() -> None:
     found = check_command(
         ["llama-server", "-m", "\x1b[31mx", "--\x1b]0;x"], Options(assume_build=10434)
     )
-    assert "\x1b" not in checks.check(found)
-    assert "\x1b[1;31mERROR  flag-unknown\x1b[0m" in checks.check(found, colour=True)
+    assert "\x1b" not in terminal(found)
+    assert "\x1b[1;31mERROR  flag-unknown\x1b[0m" in terminal(found, colour=True)

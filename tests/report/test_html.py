@@ -8,14 +8,14 @@ from html.parser import HTMLParser
 import pytest
 
 from arriero.record import Explanations, Sample
-from arriero.report import html
 from tests.examples import example_diagnosis, example_explanation
+from tests.report.laid_out import html
 from tests.report.variants import HOSTILE, diagnoses, explanations, verifications, with_
 
 DIAGNOSES = diagnoses()
 OTHERS = {
-    **{f"log, {name}": html.explanation(doc) for name, doc in explanations().items()},
-    **{f"load, {name}": html.verification(doc) for name, doc in verifications().items()},
+    **{f"log, {name}": html(doc) for name, doc in explanations().items()},
+    **{f"load, {name}": html(doc) for name, doc in verifications().items()},
 }
 VOID = {"meta", "br", "hr"}
 
@@ -53,14 +53,14 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_every_page_is_well_formed_and_every_picture_has_a_title(name: str) -> None:
-    page = Page(html.diagnosis(DIAGNOSES[name]))
+    page = Page(html(DIAGNOSES[name]))
     assert page.open == []
     assert page.untitled == 0
 
 
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_no_page_can_load_or_run_anything(name: str) -> None:
-    text = html.diagnosis(DIAGNOSES[name])
+    text = html(DIAGNOSES[name])
     page = Page(text)
     tags = {tag for tag, _ in page.seen}
     assert not tags & {"script", "img", "link", "iframe", "object", "embed", "a", "form", "base"}
@@ -75,7 +75,7 @@ def test_no_page_can_load_or_run_anything(name: str) -> None:
 
 
 def test_the_policy_allows_only_the_page_s_own_style() -> None:
-    text = html.diagnosis(example_diagnosis())
+    text = html(example_diagnosis())
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
@@ -90,7 +90,7 @@ def test_the_policy_allows_only_the_page_s_own_style() -> None:
 
 
 def test_the_page_tells_the_facts() -> None:
-    page = Page(html.diagnosis(example_diagnosis()))
+    page = Page(html(example_diagnosis()))
     for fact in (
         "CPU refused 4020.00 MiB = 64 slots × 62.81 MiB",
         "served up to 20 · ready up to 32 · fails from 33 (graph, RS from 64)",
@@ -105,14 +105,14 @@ def test_the_page_tells_the_facts() -> None:
 
 def test_all_trials_are_in_the_table_and_the_telling_ones_in_the_picture() -> None:
     doc = DIAGNOSES["many trials"]
-    page = Page(html.diagnosis(doc))
+    page = Page(html(doc))
     rows = [a for tag, a in page.seen if tag == "th" and a.get("scope") == "row"]
     assert len(rows) >= len(doc.trials)
     assert "45 trials left out; the table has all" in page.text
 
 
 def test_refused_memory_is_hatched_and_said() -> None:
-    text = html.diagnosis(example_diagnosis())
+    text = html(example_diagnosis())
     bar = re.search(r"<svg[^>]*><title>Trial 2</title>.*?</svg></svg>", text, re.DOTALL)
     assert bar
     assert 'fill="url(#hatch-refused)"' in bar[0]
@@ -121,14 +121,14 @@ def test_refused_memory_is_hatched_and_said() -> None:
 
 
 def test_devices_are_never_added_up() -> None:
-    page = Page(html.diagnosis(DIAGNOSES["gpus"]))
+    page = Page(html(DIAGNOSES["gpus"]))
     for name in ("Vulkan0", "Vulkan1", "host"):
         assert f"Memory on {name} per trial" in page.text
     assert "15.98 GiB on Vulkan1" in page.text
 
 
 def test_pictures_say_in_words_what_they_show() -> None:
-    page = Page(html.diagnosis(example_diagnosis()))
+    page = Page(html(example_diagnosis()))
     labels = [a.get("aria-label") or "" for tag, a in page.seen if a.get("role") == "img"]
     assert any("-np 33 failed (trial 8)" in label for label in labels)
     assert any("peak address space 3316.00 MiB" in label for label in labels)
@@ -136,13 +136,13 @@ def test_pictures_say_in_words_what_they_show() -> None:
 
 
 def test_without_samples_or_boundaries_there_is_no_empty_picture() -> None:
-    page = Page(html.diagnosis(DIAGNOSES["from log"]))
+    page = Page(html(DIAGNOSES["from log"]))
     assert "Over time" not in page.text
     assert not [a for tag, a in page.seen if tag == "figure"]
 
 
 def test_strangers_text_is_shown_and_harmless() -> None:
-    text = html.diagnosis(DIAGNOSES["hostile"])
+    text = html(DIAGNOSES["hostile"])
     assert "<script" not in text
     assert "<img" not in text
     assert not set(text) & {"\x1b", "\u202e"}
@@ -151,7 +151,7 @@ def test_strangers_text_is_shown_and_harmless() -> None:
 
 def test_nothing_is_lost_between_quotes() -> None:
     doc = with_(example_diagnosis(), id=HOSTILE, notes=('a "b" & c < d',))
-    assert 'a "b" & c < d' in Page(html.diagnosis(doc)).text
+    assert 'a "b" & c < d' in Page(html(doc)).text
 
 
 def test_a_long_run_is_thinned_without_losing_its_peak() -> None:
@@ -161,7 +161,7 @@ def test_a_long_run_is_thinned_without_losing_its_peak() -> None:
         Sample(at=float(i), anonymous=7 << 30 if i == 7777 else 1 << 30, requests=i)
         for i in range(10_000)
     )
-    text = html.diagnosis(with_(doc, trials=(*doc.trials[:-1], with_(last, samples=samples))))
+    text = html(with_(doc, trials=(*doc.trials[:-1], with_(last, samples=samples))))
     points = re.search(r'<polyline points="([^"]*)"[^>]*></polyline></svg>', text)
     assert points
     assert "at most 7 GiB" in Page(text).text
@@ -172,12 +172,12 @@ def test_the_zones_of_a_boundary_follow_its_values() -> None:
     doc = example_diagnosis()
     edge = doc.boundary["-np"]
     zones = {"served up to 20", "ready up to 32", "fails from 33"}
-    text = html.diagnosis(doc)
+    text = html(doc)
     assert zones <= set(re.findall(r"<title>([^<]*)</title>", text))
     bare = with_(doc, boundary={"-np": with_(edge, served=None, ready=None, band=None)})
-    titles = set(re.findall(r"<title>([^<]*)</title>", html.diagnosis(bare)))
+    titles = set(re.findall(r"<title>([^<]*)</title>", html(bare)))
     assert titles & zones == {"fails from 33"}
-    assert "served: not shown" in Page(html.diagnosis(bare)).text
+    assert "served: not shown" in Page(html(bare)).text
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -190,7 +190,7 @@ def test_pages_of_logs_and_loads_are_whole_and_harmless(name: str) -> None:
 
 def test_a_page_of_logs_tells_all_of_them() -> None:
     both = Explanations(explanations=(example_explanation(), explanations()["router"]))
-    text = Page(html.explanation(both)).text
+    text = Page(html(both)).text
     assert "What to do" in text
     assert "rs-alloc-slots" in text
     assert "CPU refused 4020.00 MiB" in text
@@ -199,7 +199,7 @@ def test_a_page_of_logs_tells_all_of_them() -> None:
 
 
 def test_a_page_of_a_load_tells_what_shows_each_step() -> None:
-    text = Page(html.verification(verifications()["example"])).text
+    text = Page(html(verifications()["example"])).text
     assert "NOT VERIFIED" in text
     assert "restore from the prompt cache" in text
-    assert "nothing showed it" in Page(html.verification(verifications()["nothing showed it"])).text
+    assert "nothing showed it" in Page(html(verifications()["nothing showed it"])).text

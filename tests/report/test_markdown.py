@@ -6,8 +6,10 @@ import pytest
 
 from arriero.base.words import LimitKind
 from arriero.record import DeviceRecord, Explanations, LimitRecord
-from arriero.report import markdown, terminal, upstream, view
+from arriero.report.markdown.syntax import code, fence, prose
+from arriero.report.view.diagnosis import diagnosis_view
 from tests.examples import example_diagnosis, example_explanation
+from tests.report.laid_out import markdown, terminal, upstream
 from tests.report.variants import diagnoses, explanations, verifications, with_
 
 DIAGNOSES = diagnoses()
@@ -35,7 +37,7 @@ def tables(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_every_table_has_as_many_cells_in_each_row(name: str) -> None:
-    for text in (markdown.diagnosis(DIAGNOSES[name]), upstream.issue(DIAGNOSES[name])):
+    for text in (markdown(DIAGNOSES[name]), upstream(DIAGNOSES[name])):
         for rows in tables(text):
             assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
 
@@ -43,15 +45,15 @@ def test_every_table_has_as_many_cells_in_each_row(name: str) -> None:
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_all_trials_are_there(name: str) -> None:
     doc = DIAGNOSES[name]
-    text = markdown.diagnosis(doc)
+    text = markdown(doc)
     numbers = {int(n) for n in re.findall(r"(?m)^\| (\d+) \|", text)}
     assert numbers == {trial.n for trial in doc.trials}
 
 
 def test_strangers_text_cannot_become_markup() -> None:
-    docs = [markdown.diagnosis(DIAGNOSES["hostile"]), upstream.issue(DIAGNOSES["hostile"])]
-    docs.append(markdown.explanation(explanations()["hostile"]))
-    docs.append(markdown.verification(verifications()["no steps"]))
+    docs = [markdown(DIAGNOSES["hostile"]), upstream(DIAGNOSES["hostile"])]
+    docs.append(markdown(explanations()["hostile"]))
+    docs.append(markdown(verifications()["no steps"]))
     for text in docs:
         bare = outside_code(text)
         assert not re.search(r"(?<!\\)<(?!/?(details|summary)>|!-- -->)", bare)
@@ -60,48 +62,48 @@ def test_strangers_text_cannot_become_markup() -> None:
 
 def test_pasting_pings_and_links_nobody() -> None:
     doc = with_(example_diagnosis(), notes=("ask @someone about #26128 and _this_ <b>",))
-    text = markdown.diagnosis(doc)
+    text = markdown(doc)
     assert "@someone" not in text
     assert "\\#26128" in text
     assert "\\_this\\_ \\<b\\>" in text
 
 
 def test_fences_hold_what_has_fences_in_it() -> None:
-    assert markdown.fence(["```", "x"]).startswith("````\n")
-    assert markdown.code("a`b") == "`` a`b ``"
+    assert fence(["```", "x"]).startswith("````\n")
+    assert code("a`b") == "`` a`b ``"
 
 
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_all_outputs_tell_the_same_verdict(name: str) -> None:
     doc = DIAGNOSES[name]
-    finding = view.diagnosis(doc).finding
-    plain = " ".join(terminal.diagnosis(doc, width=200).split())
+    finding = diagnosis_view(doc).verdict
+    plain = " ".join(terminal(doc, width=200).split())
     assert f"{finding.word} {finding.sentence}" in plain
-    assert markdown.prose(finding.sentence) in markdown.diagnosis(doc)
-    assert markdown.prose(finding.sentence) in upstream.issue(doc)
+    assert prose(finding.sentence) in markdown(doc)
+    assert prose(finding.sentence) in upstream(doc)
 
 
 def test_explanations_and_verifications_are_complete() -> None:
     both = Explanations(explanations=(example_explanation(), explanations()["router"]))
-    text = markdown.explanation(both)
+    text = markdown(both)
     assert "### What to do" in text
     assert "rs-alloc-slots" in text
     assert text.count("log line") >= 2
     assert "router child 41303" in text
-    text = markdown.verification(verifications()["example"])
+    text = markdown(verifications()["example"])
     assert "**NOT VERIFIED**: 64 of 64 requests answered; 1 step skipped" in text
     assert "restore from the prompt cache" in text
 
 
 @pytest.mark.parametrize("name", DIAGNOSES)
 def test_the_form_has_every_field_in_its_order(name: str) -> None:
-    text = upstream.issue(DIAGNOSES[name])
+    text = upstream(DIAGNOSES[name])
     assert tuple(re.findall(r"(?m)^### (.+)$", text)) == FORM
     assert text.startswith("Eval bug: ")
 
 
 def test_the_form_is_filled_from_the_record() -> None:
-    text = upstream.issue(example_diagnosis())
+    text = upstream(example_diagnosis())
     assert "version: 0.1.0-dev (build 10434, commit 7e4c0a9)" in text
     assert "### Operating systems\n\nLinux\n" in text
     assert "### GGML backends\n\nCPU\n" in text
@@ -112,14 +114,14 @@ def test_the_form_is_filled_from_the_record() -> None:
 
 
 def test_the_backend_is_that_of_the_failing_device() -> None:
-    assert "### GGML backends\n\nVulkan\n" in upstream.issue(DIAGNOSES["gpus"])
+    assert "### GGML backends\n\nVulkan\n" in upstream(DIAGNOSES["gpus"])
     doc = with_(DIAGNOSES["everything served"], verdict=None)
     names = ("CUDA0", "ROCm0", "MTL0", "RPC0", "CPU")
     devices = tuple(
         DeviceRecord(name=name, description="x", total=None, free=None) for name in names
     )
     doc = with_(doc, baseline=with_(doc.baseline, devices=devices))
-    assert "### GGML backends\n\nCPU, CUDA, HIP, Metal, RPC\n" in upstream.issue(doc)
+    assert "### GGML backends\n\nCPU, CUDA, HIP, Metal, RPC\n" in upstream(doc)
 
 
 def test_each_system_is_a_choice_of_the_form() -> None:
@@ -132,11 +134,11 @@ def test_each_system_is_a_choice_of_the_form() -> None:
         ("Plan 9", "Other?"),
     ):
         doc = with_(base, baseline=with_(base.baseline, system=system))
-        assert f"### Operating systems\n\n{choice}" in upstream.issue(doc)
+        assert f"### Operating systems\n\n{choice}" in upstream(doc)
 
 
 def test_a_cgroup_limit_is_set_the_way_a_shell_can() -> None:
     base = example_diagnosis()
     limit = LimitRecord(bytes=3 << 30, kind=LimitKind.CGROUP)
-    text = upstream.issue(with_(base, baseline=with_(base.baseline, limit=limit)))
+    text = upstream(with_(base, baseline=with_(base.baseline, limit=limit)))
     assert "systemd-run --user --scope -p MemoryMax=3221225472 \\" in text

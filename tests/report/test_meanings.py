@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from arriero.logs import read_log
-from arriero.report import _words as say
+from arriero.report.view.failures import failure_short, what_failed
 
 
 def sentence(line: str) -> str:
     (reading,) = read_log([line.encode()])
     assert reading.failure is not None
-    return say.what_failed(reading.failure)
+    return what_failed(reading.failure)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_request_that_is_too_long_used_up_no_cells() -> None:
     (reading,) = read_log([line.encode()])
     failure = reading.failure
     assert failure is not None
-    assert say.failure_short(failure.kind, failure.component, failure.text) == "request too long"
-    assert say.failure_short(failure.kind, failure.component) == "KV cells used up"
+    assert failure_short(failure.kind, failure.component, failure.text) == "request too long"
+    assert failure_short(failure.kind, failure.component) == "KV cells used up"
 
 
 def test_what_a_log_names_is_printable() -> None:

@@ -10,7 +10,7 @@ import pytest
 from arriero.gotchas import registry
 from arriero.jobs.gotchas import shipped_entries
 from arriero.record import GotchaEntry, Gotchas
-from arriero.report.pages import INDEX, pages
+from arriero.report.markdown.gotchas import INDEX, pages
 
 ENTRIES = shipped_entries()
 PAGES = pages(ENTRIES)

@@ -12,8 +12,11 @@ from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Method
 from arriero.record import FrontierPoint, Plan, PlanGrowth, PlanNote
-from arriero.report import html, markdown, terminal, view
-from arriero.report._text import cells, command
+from arriero.report.markdown.syntax import prose
+from arriero.report.view.plan import plan_view
+from arriero.report.view.text import cells, command
+from arriero.report.view.verdict import Tone
+from tests.report.laid_out import html, markdown, terminal
 from tests.report.plans import example, made, plans
 from tests.report.test_html import Page
 from tests.report.test_markdown import outside_code, tables
@@ -51,7 +54,7 @@ def flat(text: str) -> str:
 
 def commands(doc: Plan, width: int) -> set[str]:
     """The lines that are to be pasted: they may be longer than the terminal."""
-    facts = view.plan(doc)
+    facts = plan_view(doc)
     prove = ("arriero", "verify", "--", *facts.prove)
     shown = (command(argv, {}, width=width, indent="  ") for argv in (facts.copy, prove))
     return {line for lines in shown for line in lines}
@@ -78,26 +81,26 @@ def test_every_plan_is_judged_here() -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_the_verdict_is_what_the_plan_says_and_no_more(name: str) -> None:
     doc = PLANS[name]
-    finding = view.plan(doc).finding
+    finding = plan_view(doc).verdict
     assert finding.word == WORDS[name]
     assert (doc.fits is True) == (finding.word == "FITS")
-    assert (doc.fits is False) == (finding.tone is view.Tone.BAD)
+    assert (doc.fits is False) == (finding.tone is Tone.BAD)
 
 
 def test_plans_as_they_are_made_now_read_well() -> None:
     for doc in made().values():
-        finding = view.plan(doc).finding
+        finding = plan_view(doc).verdict
         assert (doc.fits is True) == (finding.word == "FITS")
-        assert all(cells(line) <= 80 for line in terminal.plan(doc).splitlines())
-        assert Page(html.plan(doc)).open == []
-        assert markdown.prose(finding.sentence) in markdown.plan(doc)
+        assert all(cells(line) <= 80 for line in terminal(doc).splitlines())
+        assert Page(html(doc)).open == []
+        assert prose(finding.sentence) in markdown(doc)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PLANS)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     exact = commands(PLANS[name], width)
-    for line in terminal.plan(PLANS[name], width=width).splitlines():
+    for line in terminal(PLANS[name], width=width).splitlines():
         assert cells(line) <= width or line in exact, line
 
 
@@ -105,7 +108,7 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "refused"])
 def test_every_line_of_the_plan_is_there_with_its_method(name: str, width: int) -> None:
     doc = PLANS[name]
-    text = terminal.plan(doc, width=width)
+    text = terminal(doc, width=width)
     known = "|".join(method.value for method in Method)
     methods = re.findall(rf"(?m)^  (?:[a-z]+(?: [a-z]+)?|KV|RS)  .*?\S  ({known})\b", text)
     assert sorted(methods) == sorted(b.method.value for b in doc.buffers)
@@ -115,19 +118,19 @@ def test_every_line_of_the_plan_is_there_with_its_method(name: str, width: int) 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
 def test_any_terminal_can_print_it(name: str, encoding: str) -> None:
-    text = terminal.plan(PLANS[name], encoding=encoding)
+    text = terminal(PLANS[name], encoding=encoding)
     text.encode(encoding)
     assert "\x1b" not in text
 
 
 def test_colour_is_only_added() -> None:
-    text = terminal.plan(example(), colour=True)
+    text = terminal(example(), colour=True)
     assert "\x1b[1;31mDOES NOT FIT\x1b[0m" in text
-    assert re.sub(r"\x1b\[[\d;]*m", "", text) == terminal.plan(example())
+    assert re.sub(r"\x1b\[[\d;]*m", "", text) == terminal(example())
 
 
 def test_verdict_pools_changes_and_commands_come_in_this_order() -> None:
-    text = terminal.plan(example())
+    text = terminal(example())
     marks = [
         "DOES NOT FIT",
         "-c 131072",
@@ -142,7 +145,7 @@ def test_verdict_pools_changes_and_commands_come_in_this_order() -> None:
 
 
 def test_the_example_says_what_a_person_needs() -> None:
-    text = flat(terminal.plan(example()))
+    text = flat(terminal(example()))
     assert "on CUDA0 (NVIDIA GeForce RTX 3090): 1493 MiB too much. Nothing was loaded." in text
     assert "-c 131072, shared by 4 slots (no -np given: the server takes 4)" in text
     assert "RS 4 slots × 149.63 598.5 exact" in text
@@ -158,24 +161,24 @@ def test_the_example_says_what_a_person_needs() -> None:
 @pytest.mark.parametrize("name", ["example", "ladder", "card, too much", "hostile"])
 def test_the_recommended_command_pastes_as_it_is(name: str, width: int) -> None:
     best = next(advice for advice in PLANS[name].advice if advice.recommended)
-    assert tuple(block(terminal.plan(PLANS[name], width=width), "COPY")) == best.argv
+    assert tuple(block(terminal(PLANS[name], width=width), "COPY")) == best.argv
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["card", "fits", "unknown architecture"])
 def test_what_may_fit_is_to_be_proved(name: str, width: int) -> None:
-    words = block(terminal.plan(PLANS[name], width=width), "PROVE")
+    words = block(terminal(PLANS[name], width=width), "PROVE")
     assert tuple(words) == ("arriero", "verify", "--", *PLANS[name].argv)
 
 
 @pytest.mark.parametrize("name", ["refused", "no id, no command"])
 def test_there_is_nothing_to_prove_without_a_command_that_may_run(name: str) -> None:
-    assert "PROVE" not in terminal.plan(PLANS[name])
-    assert "verify" not in markdown.plan(PLANS[name])
+    assert "PROVE" not in terminal(PLANS[name])
+    assert "verify" not in markdown(PLANS[name])
 
 
 def test_a_plan_that_fits_is_short() -> None:
-    text = terminal.plan(PLANS["fits"])
+    text = terminal(PLANS["fits"])
     assert len(text.splitlines()) <= 16
     assert "FIX" not in text
     assert "COPY" not in text
@@ -184,7 +187,7 @@ def test_a_plan_that_fits_is_short() -> None:
 def test_no_change_that_is_enough_is_said() -> None:
     doc = example()
     weak = tuple(with_(one, fits=False, recommended=False) for one in doc.advice[:3])
-    text = flat(terminal.plan(with_(doc, advice=weak)))
+    text = flat(terminal(with_(doc, advice=weak)))
     assert "None of these is enough" in text
     assert "COPY" not in text
     assert text.count("not enough alone") == 3
@@ -193,7 +196,7 @@ def test_no_change_that_is_enough_is_said() -> None:
 def test_changes_for_several_pools_say_which() -> None:
     doc = example()
     first, *others = doc.advice[:3]
-    text = terminal.plan(with_(doc, advice=(with_(first, pool="host"), *others)))
+    text = terminal(with_(doc, advice=(with_(first, pool="host"), *others)))
     assert "host −1044" in text
     assert "CUDA0 1004" in text
 
@@ -203,13 +206,13 @@ def test_what_stands_on_another_change_is_no_change_of_its_own() -> None:
     _, best, quality, _ = doc.advice
     more = with_(best, recommended=False, change="-ub 64", argv=(*best.argv, "-ub", "64"))
     alone = with_(quality, change="-c 8192", argv=(*doc.argv[:3], "-c", "8192"), cost=Cost.FREE)
-    facts = view.plan(with_(doc, advice=(best, quality, more, alone)))
+    facts = plan_view(with_(doc, advice=(best, quality, more, alone)))
     assert [fix.change for fix in facts.fixes] == ["-c 8192", best.change, quality.change]
     assert [fix.change for fix in facts.beside] == ["-ub 64"]
 
 
 def test_a_narrow_screen_keeps_every_change() -> None:
-    text = flat(terminal.plan(example(), width=40))
+    text = flat(terminal(example(), width=40))
     assert "-np 1: leaves −1044 MiB on CUDA0; costs concurrency; not enough alone" in text
     assert "→ -np 1 -c 98304: leaves 1004 MiB on CUDA0" in text
     assert "exact; 4 slots × 149.63" in text
@@ -247,7 +250,7 @@ def test_start_and_growth_are_told_apart(at_start: int, growth: int, verdict: st
         fits=False if at_start > 1000 else True if left >= 200 else None,
     )
     known = tuple(b for b in doc.buffers if b.bytes is not None)
-    found = view.plan(
+    found = plan_view(
         with_(
             doc,
             pools=(pool,),
@@ -259,7 +262,7 @@ def test_start_and_growth_are_told_apart(at_start: int, growth: int, verdict: st
     )
     assert found.pools[0].verdict.startswith(verdict)
     if left < 200:
-        assert verdict in found.finding.sentence
+        assert verdict in found.verdict.sentence
 
 
 def test_where_only_a_bound_is_too_much_both_sums_are_shown() -> None:
@@ -270,10 +273,10 @@ def test_where_only_a_bound_is_too_much_both_sums_are_shown() -> None:
     )
     known = tuple(b for b in doc.buffers if b.bytes is not None)
     changed = with_(doc, pools=(pool,), buffers=known, fits=None)
-    finding = view.plan(changed).finding
-    assert (finding.word, finding.tone) == ("MAY NOT START", view.Tone.OPEN)
+    finding = plan_view(changed).verdict
+    assert (finding.word, finding.tone) == ("MAY NOT START", Tone.OPEN)
     assert "at least 900 MiB and at most 1100 MiB, 1000 MiB are there" in finding.sentence
-    assert "FIX" in terminal.plan(changed)
+    assert "FIX" in terminal(changed)
 
 
 def test_what_fills_a_pool_is_told_with_its_flag() -> None:
@@ -288,7 +291,7 @@ def test_what_fills_a_pool_is_told_with_its_flag() -> None:
         flag="-ctxcp",
     )
     (pool,) = doc.pools
-    text = flat(terminal.plan(with_(doc, pools=(with_(pool, growth=(*pool.growth, grown)),))))
+    text = flat(terminal(with_(doc, pools=(with_(pool, growth=(*pool.growth, grown)),))))
     assert "STARTS, CAN OUTGROW" in text
     assert "saved prompts of 4096 tokens (-cram caps it) or after 5 turns of a chat (-ctxcp" in text
 
@@ -297,13 +300,13 @@ def test_sizes_are_rounded_to_the_safe_side() -> None:
     doc = example()
     pool = doc.pools[1]
     over = with_(pool, headroom=-1, at_start=pool.free or 0, planned=(pool.free or 0) + 1)
-    assert "1 MiB" in view.plan(with_(doc, pools=(over,))).pools[0].verdict
+    assert "1 MiB" in plan_view(with_(doc, pools=(over,))).pools[0].verdict
     kept = with_(pool, headroom=2 * MIB - 1, margin=0, fits=None, at_start=0, planned=0)
-    assert view.plan(with_(doc, pools=(kept,), fits=None)).pools[0].verdict.startswith("1 MiB left")
+    assert plan_view(with_(doc, pools=(kept,), fits=None)).pools[0].verdict.startswith("1 MiB left")
 
 
 def test_memory_that_is_one_is_shown_as_one() -> None:
-    text = flat(terminal.plan(PLANS["unified"], width=120))
+    text = flat(terminal(PLANS["unified"], width=120))
     assert "one memory for host and Vulkan0" in text
     assert "GTT size (ttm.pages_limit, amdgpu.gttsize)" in text
     assert "weights CPU_Mapped" in text
@@ -315,17 +318,17 @@ def test_a_limit_that_can_be_moved_says_how_where_room_is_wanting() -> None:
     knob = {"knob": "ttm.pages_limit", "move_with": "amd-ttm --set GIB"}
     (pool,) = (with_(pool, **knob) for pool in doc.pools)
     told = "the limit is ttm.pages_limit: amd-ttm --set GIB"
-    assert told not in terminal.plan(with_(doc, pools=(pool,)))
+    assert told not in terminal(with_(doc, pools=(pool,)))
     short = with_(doc, fits=False, pools=(with_(pool, fits=False, headroom=-MIB),))
-    assert told in flat(terminal.plan(short))
-    assert markdown.prose(told) in markdown.plan(short)
-    assert told in Page(html.plan(short)).text
+    assert told in flat(terminal(short))
+    assert prose(told) in markdown(short)
+    assert told in Page(html(short)).text
 
 
 def test_what_a_driver_cannot_mean_is_not_used() -> None:
-    text = flat(terminal.plan(PLANS["unusable"]))
+    text = flat(terminal(PLANS["unusable"]))
     assert "its size cannot be used: the driver reports more free (31.00 GiB) than there is" in text
-    page = html.plan(PLANS["unusable"])
+    page = html(PLANS["unusable"])
     bar = re.search(r"<svg[^>]*><title>CUDA0</title>.*?</svg>", page, re.DOTALL)
     assert bar
     assert "hatch-margin" not in bar[0]
@@ -334,48 +337,48 @@ def test_what_a_driver_cannot_mean_is_not_used() -> None:
 @pytest.mark.parametrize("fits", [True, False, None])
 def test_a_plan_of_nothing_is_no_traceback(fits: bool | None) -> None:
     doc = with_(example(), pools=(), buffers=(), advice=(), context=None, fits=fits)
-    assert terminal.plan(doc)
-    assert markdown.plan(doc)
-    assert Page(html.plan(doc)).open == []
+    assert terminal(doc)
+    assert markdown(doc)
+    assert Page(html(doc)).open == []
 
 
 def test_memory_of_no_pool_is_not_lost() -> None:
     doc = example()
-    text = terminal.plan(with_(doc, pools=doc.pools[:1], fits=None))
+    text = terminal(with_(doc, pools=doc.pools[:1], fits=None))
     assert "in no known pool" in text
     assert "15621.0" in text
 
 
 def test_what_is_unknown_names_itself() -> None:
-    text = flat(terminal.plan(PLANS["unknown architecture"]))
+    text = flat(terminal(PLANS["unknown architecture"]))
     assert "KV, RS, compute and output are unknown" in text
     assert "architecture 'camelid' is not known here" in text
 
 
 def test_what_runs_showed_is_said() -> None:
-    text = flat(terminal.plan(PLANS["calibrated"]))
+    text = flat(terminal(PLANS["calibrated"]))
     assert "calibrated +12.50" in text
     assert "estimated, +3.25 from runs; similar runs took more" in text
     assert "its header took 7 requests, 3 MiB" in text
 
 
 def test_what_fit_will_change_is_told_with_the_context() -> None:
-    text = terminal.plan(PLANS["moved by fit"])
+    text = terminal(PLANS["moved by fit"])
     assert text.index("--fit ") < text.index("CUDA0  ")
     assert "NOTE" not in text
 
 
 def test_an_unused_card_takes_one_line() -> None:
-    text = terminal.plan(PLANS["idle card"])
+    text = terminal(PLANS["idle card"])
     assert text.count("CUDA1") == 1
     assert "unused" in text
 
 
 def test_an_interrupted_plan_says_so_first() -> None:
     doc = with_(example(), complete=False)
-    assert terminal.plan(doc).index("INTERRUPTED") < terminal.plan(doc).index("DOES NOT FIT")
-    assert "INTERRUPTED" in markdown.plan(doc)
-    assert "INTERRUPTED" in Page(html.plan(doc)).text
+    assert terminal(doc).index("INTERRUPTED") < terminal(doc).index("DOES NOT FIT")
+    assert "INTERRUPTED" in markdown(doc)
+    assert "INTERRUPTED" in Page(html(doc)).text
 
 
 # --- context and frontier ----------------------------------------------------------------------
@@ -432,7 +435,7 @@ def test_the_arithmetic_of_the_context_is_told(
     doc = example()
     base = with_(doc.context, asked=None)
     doc = with_(doc, context=with_(base, **context), argv=("llama-server", *argv.split()))
-    assert told in "; ".join(view.plan(doc).context)
+    assert told in "; ".join(plan_view(doc).context)
 
 
 @pytest.mark.parametrize(
@@ -447,20 +450,20 @@ def test_the_arithmetic_of_the_context_is_told(
 def test_a_product_is_only_claimed_where_it_is_whole(words: str, detail: str) -> None:
     doc = example()
     doc = with_(doc, argv=(*doc.argv, *words.split()))
-    shares = [share for one in view.plan(doc).pools for share in one.shares]
+    shares = [share for one in plan_view(doc).pools for share in one.shares]
     kept = next(share for share in shares if share.buffer.component is Component.CHECKPOINTS)
     assert kept.detail == detail
 
 
 def test_the_frontier_says_how_far_and_why() -> None:
     doc = PLANS["frontier"]
-    text = terminal.plan(doc)
+    text = terminal(doc)
     assert re.search(r"\n +1 +131072 +131072 +training context\n", text)
     assert re.search(r"\n +64 +\d+ +\d+ +host, \d+ MiB left\n", text)
     assert re.search(r"\n +16 .* ← now 4096\n", text)
     for point in doc.frontier:
         for width in WIDTHS:
-            assert f" {point.n_ctx} " in terminal.plan(doc, width=width)
+            assert f" {point.n_ctx} " in terminal(doc, width=width)
 
 
 def test_no_context_at_all_is_said() -> None:
@@ -477,10 +480,10 @@ def test_no_context_at_all_is_said() -> None:
         ),
     )
     doc = with_(example(), frontier=points)
-    assert re.search(r"4 +none fits +– +host, 5 MiB too much", terminal.plan(doc))
-    assert re.search(r"2 +512 +shared +CUDA0", terminal.plan(doc))
-    assert "no context fits" in Page(html.plan(doc)).text
-    assert "| 4 | none fits |" in markdown.plan(doc)
+    assert re.search(r"4 +none fits +– +host, 5 MiB too much", terminal(doc))
+    assert re.search(r"2 +512 +shared +CUDA0", terminal(doc))
+    assert "no context fits" in Page(html(doc)).text
+    assert "| 4 | none fits |" in markdown(doc)
 
 
 # --- Markdown and HTML -------------------------------------------------------------------------
@@ -488,37 +491,37 @@ def test_no_context_at_all_is_said() -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_all_outputs_tell_the_same_verdict(name: str) -> None:
-    finding = view.plan(PLANS[name]).finding
+    finding = plan_view(PLANS[name]).verdict
     told = f"{finding.word} {finding.sentence}"
-    assert flat(told) in flat(terminal.plan(PLANS[name], width=200))
-    assert markdown.prose(finding.sentence) in markdown.plan(PLANS[name])
-    assert flat(told) in flat(Page(html.plan(PLANS[name])).text)
+    assert flat(told) in flat(terminal(PLANS[name], width=200))
+    assert prose(finding.sentence) in markdown(PLANS[name])
+    assert flat(told) in flat(Page(html(PLANS[name])).text)
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_markdown_has_every_line_in_whole_tables(name: str) -> None:
     doc = PLANS[name]
-    text = markdown.plan(doc)
+    text = markdown(doc)
     for rows in tables(text):
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
-    shares = [share for one in view.plan(doc).pools for share in one.shares]
+    shares = [share for one in plan_view(doc).pools for share in one.shares]
     shown = sum(f"| {share.size} | {share.method} |" in text for share in shares)
     assert shown == len(shares)
 
 
 def test_strangers_text_cannot_become_markup() -> None:
-    bare = outside_code(markdown.plan(PLANS["hostile"]))
+    bare = outside_code(markdown(PLANS["hostile"]))
     assert not re.search(r"(?<!\\)<(?!!-- -->)", bare)
-    page = html.plan(PLANS["hostile"])
+    page = html(PLANS["hostile"])
     assert "<script" not in page
     assert "<img" not in page
-    for text in (bare, page, terminal.plan(PLANS["hostile"])):
+    for text in (bare, page, terminal(PLANS["hostile"])):
         assert not set(text) & {"\x1b", "\u202e"}
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_page_is_whole_and_every_picture_has_a_title(name: str) -> None:
-    text = html.plan(PLANS[name])
+    text = html(PLANS[name])
     page = Page(text)
     assert page.open == []
     assert page.untitled == 0
@@ -530,7 +533,7 @@ def test_every_page_is_whole_and_every_picture_has_a_title(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "refused"])
 def test_bars_stay_in_their_picture_and_stand_end_to_end(name: str) -> None:
-    text = html.plan(PLANS[name])
+    text = html(PLANS[name])
     for bar in re.findall(r'<svg width="100%" height="48".*?</svg>', text, re.DOTALL):
         parts = re.findall(r'<rect x="([\d.]+)%" width="([\d.]+)%"[^>]*class="fill-', bar)
         ends = [(float(x), float(x) + float(width)) for x, width in parts]
@@ -539,24 +542,24 @@ def test_bars_stay_in_their_picture_and_stand_end_to_end(name: str) -> None:
 
 
 def test_a_picture_says_in_words_what_it_shows() -> None:
-    page = Page(html.plan(example()))
+    page = Page(html(example()))
     labels = [a.get("aria-label") or "" for tag, a in page.seen if a.get("role") == "img"]
     assert any("RS 598.52 (exact)" in label and "1493 MiB too much" in label for label in labels)
-    labels = [a.get("aria-label") or "" for _, a in Page(html.plan(PLANS["frontier"])).seen]
+    labels = [a.get("aria-label") or "" for _, a in Page(html(PLANS["frontier"])).seen]
     assert any("16 slots: 524288 tokens, 32768 a slot, limited by host" in told for told in labels)
     assert any("as given: 16 slots, 4096 tokens" in told for told in labels)
 
 
 def test_how_a_size_is_known_is_hatched_and_said() -> None:
-    text = html.plan(PLANS["calibrated"])
+    text = html(PLANS["calibrated"])
     for hatch in ("estimated", "calibrated", "grows", "margin"):
         assert f'id="hatch-{hatch}"' in text
         assert text.count(f"url(#hatch-{hatch})") >= 2, "on the bar and in the key"
-    assert "? not known, not drawn" in Page(html.plan(PLANS["card"])).text
+    assert "? not known, not drawn" in Page(html(PLANS["card"])).text
 
 
 def test_growth_beyond_all_measure_does_not_hide_the_rest() -> None:
-    text = html.plan(PLANS["ladder"])
+    text = html(PLANS["ladder"])
     state = re.search(r'width="([\d.]+)%"[^>]*class="fill-rs"', text)
     assert state
     assert float(state[1]) > 20
@@ -566,7 +569,7 @@ def test_growth_beyond_all_measure_does_not_hide_the_rest() -> None:
 @pytest.mark.parametrize(("points", "pictures"), [(0, 0), (1, 0), (2, 1), (7, 1)])
 def test_a_frontier_of_one_point_is_no_picture(points: int, pictures: int) -> None:
     doc = PLANS["frontier"]
-    page = Page(html.plan(with_(doc, frontier=doc.frontier[:points])))
+    page = Page(html(with_(doc, frontier=doc.frontier[:points])))
     assert page.text.count("(both scales double)") == pictures
 
 
@@ -610,16 +613,16 @@ def test_a_shared_plan_tells_nothing_about_its_owner() -> None:
     )
     planted = ("10.0.69.2", "atlas77", "acme", "maribel", "/home", "/srv", "sk-very", "hf_abc")
     shared = Redactor().scrub(doc, share=True)
-    for text in (markdown.plan(shared), html.plan(shared)):
+    for text in (markdown(shared), html(shared)):
         assert [word for word in planted if word in text] == []
         for wanted in ("q.gguf", "CUDA0", "15621.00", "-c 131072", "worker-1", "b10434"):
             assert wanted in text
 
 
 def test_texts_of_strangers_keep_their_words() -> None:
-    assert "window.hacked=1" in Page(html.plan(PLANS["hostile"])).text
+    assert "window.hacked=1" in Page(html(PLANS["hostile"])).text
     assert HOSTILE.split("\x1b")[0] in html_unescaped(PLANS["hostile"])
 
 
 def html_unescaped(doc: Plan) -> str:
-    return Page(html.plan(doc)).text
+    return Page(html(doc)).text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -14,9 +13,8 @@ from arriero.cli._argv import Argv
 from arriero.cli._errors import OutputError, StoppedError
 
 if TYPE_CHECKING:
-    import msgspec
-
     from arriero.report.progress import Progress
+    from arriero.report.terminal import Shown
     from arriero.store import Store
 
 
@@ -43,8 +41,8 @@ class Session:
             )
         return self.argv.words
 
-    def show(self, document: msgspec.Struct, text: Callable[[], str]) -> None:
-        """The document as JSON, or its text for people."""
+    def show(self, document: Shown) -> None:
+        """The document as JSON, or laid out for people."""
         if self._store is not None:
             self._tell_of(self._store)
         if self.argv.json:
@@ -52,7 +50,10 @@ class Session:
 
             self.write(encode(document))
         else:
-            self.write(text().rstrip("\n").encode(sys.stdout.encoding, "backslashreplace") + b"\n")
+            from arriero.report.terminal import TerminalLayout
+
+            text = TerminalLayout.on(sys.stdout).render(document).rstrip("\n")
+            self.write(text.encode(sys.stdout.encoding, "backslashreplace") + b"\n")
 
     def _tell_of(self, store: Store) -> None:
         if store.moved_aside is not None:

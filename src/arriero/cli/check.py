@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,6 @@ def check(
     filled in from the environment.
     """
     from arriero.jobs import check as job
-    from arriero.report import checks, screen
 
     _options.one_of(engine, assume_build)
     if (file is None) == (session.argv.words is None):
@@ -68,5 +66,5 @@ def check(
         lines = job.fixed_lines(document)
         session.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
     else:
-        session.show(document, lambda: checks.check(document, **screen.options(sys.stdout)))
+        session.show(document)
     return 1 if job.worst(document) == "error" else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -76,7 +75,6 @@ def diagnose(
 
     from arriero.jobs import diagnose as job
     from arriero.jobs import share
-    from arriero.report import terminal
     from arriero.trial import Patience
 
     options = job.Options(
@@ -94,7 +92,7 @@ def diagnose(
     document = job.diagnose(
         words, options, store=session.store, progress=session.progress(max_time)
     )
-    session.show(document, lambda: terminal.diagnosis(document, **terminal.options(sys.stdout)))
+    session.show(document)
     if out is not None and (status := _options.write_out(session, document, out)):
         return status
     if document.interrupted:

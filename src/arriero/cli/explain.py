@@ -21,7 +21,6 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
     """Name the failure in a log of any era; - reads standard input."""
     from arriero.jobs import explain as job
     from arriero.record import Explanations
-    from arriero.report import terminal
 
     found = tuple(
         job.explain_stream(_standard_input(session), "-")
@@ -33,7 +32,7 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
     if not complete:
         session.leave_echo()
     document = found[0] if len(found) == 1 else Explanations(explanations=found)
-    session.show(document, lambda: terminal.explanation(document, **terminal.options(sys.stdout)))
+    session.show(document)
     if not complete:
         return session.stopped("interrupted: this is what had been read by then")
     parts = [part for whole in found for part in (whole.children or (whole,))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import assert_never
@@ -58,23 +57,21 @@ def gotchas(
 
 def _list(session: Session, ids: tuple[str, ...]) -> int:
     from arriero.jobs import gotchas as job
-    from arriero.report import checks, screen
 
     if ids:
         raise UsageError("list takes no ID", hint=f"arriero gotchas show {ids[0]}")
     every = job.entries()
-    session.show(every, lambda: checks.gotchas(every, **screen.options(sys.stdout)))
+    session.show(every)
     return 0
 
 
 def _show(session: Session, ids: tuple[str, ...]) -> int:
     from arriero.jobs import gotchas as job
-    from arriero.report import checks, screen
 
     if len(ids) != 1:
         raise UsageError("show takes one ID", hint="arriero gotchas list shows all")
     one = job.entry(ids[0])
-    session.show(one, lambda: checks.gotcha(one, **screen.options(sys.stdout)))
+    session.show(one)
     return 0
 
 
@@ -86,10 +83,9 @@ def _verify(
     worker_engine: str | None,
 ) -> int:
     from arriero.jobs import gotchas as job
-    from arriero.report import checks, screen
 
     verdicts = job.verify(ids, job.Options(engine, out, worker_engine), progress=session.progress())
-    session.show(verdicts, lambda: checks.verdicts(verdicts, **screen.options(sys.stdout)))
+    session.show(verdicts)
     if not verdicts.complete:
         return session.stopped()
     ran = [v for v in verdicts.verdicts if v.verdict != "could not run"]

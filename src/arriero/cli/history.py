@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from arriero.cli._group import Command
@@ -20,13 +18,11 @@ from arriero.cli._session import Session
 def history(session: Session, id: str | None, number: int) -> int:
     """List records, newest first, or show one again by its ID."""
     from arriero.jobs import history as job
-    from arriero.report import terminal
 
-    options = terminal.options(sys.stdout)
     if id is None:
         entries = job.entries(session.store, number)
-        session.show(entries, lambda: terminal.history(entries.entries, **options))
+        session.show(entries)
     else:
         document = job.document(session.store, id)
-        session.show(document, lambda: job.text(document, options))
+        session.show(document)
     return 0

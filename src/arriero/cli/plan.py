@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +48,6 @@ def plan(
     of which only the header is read.
     """
     from arriero.jobs import plan as job
-    from arriero.report import terminal
 
     _options.one_of(engine, assume_build)
     options = job.Options(
@@ -66,7 +64,7 @@ def plan(
     document = job.plan(
         session.argv.words or [], options, store=session.store, progress=session.progress()
     )
-    session.show(document, lambda: terminal.plan(document, **terminal.options(sys.stdout)))
+    session.show(document)
     if out is not None and (status := _options.write_out(session, document, out)):
         return status
     if not document.complete:

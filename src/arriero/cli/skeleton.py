@@ -65,7 +65,7 @@ def skeleton(
         record = job.write(
             output, arch=arch, preset=preset, weights=weights, dimensions=_dimensions(dimensions)
         )
-    session.show(record, lambda: job.text(record))
+    session.show(record)
     return 0
 
 

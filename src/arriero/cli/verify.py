@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from arriero.base.errors import UsageError
@@ -36,7 +34,6 @@ def verify(
 ) -> int:
     """Load a running server (URL), or start a command (after --), load it and end it."""
     from arriero.jobs import verify as job
-    from arriero.report import terminal
     from arriero.trial import Patience
 
     options = job.Options(
@@ -60,7 +57,7 @@ def verify(
             store=session.store,
             progress=session.progress(),
         )
-    session.show(document, lambda: terminal.verification(document, **terminal.options(sys.stdout)))
+    session.show(document)
     if not document.complete:
         return session.stopped()
     return 0 if document.failure is None else 1

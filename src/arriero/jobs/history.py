@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from arriero.base.errors import UsageError
 from arriero.record import Diagnosis, Explanation, History, Plan, Verification
-from arriero.report import terminal
 from arriero.store import Store
 
 Document = Diagnosis | Explanation | Verification | Plan
@@ -27,16 +24,3 @@ def document(store: Store, id_: str) -> Document:
     if not isinstance(found, Document):
         raise UsageError(f"{id_} is a record of another kind")
     return found
-
-
-def text(found: Document, options: Any) -> str:
-    """The record as it was printed when it was made."""
-    match found:
-        case Diagnosis():
-            return terminal.diagnosis(found, **options)
-        case Verification():
-            return terminal.verification(found, **options)
-        case Explanation():
-            return terminal.explanation(found, **options)
-        case Plan():
-            return terminal.plan(found, **options)

@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
-from arriero.base.errors import RecordError, UsageError
+from arriero.base.errors import RecordError
 from arriero.base.redact import Redactor
+from arriero.base.words import ReportFormat
 from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
 from arriero.record.sharing import shared
-from arriero.report import html, markdown, upstream
+from arriero.report.formats import layout_of
 
 Document = Diagnosis | Explanation | Verification | Plan
 
-FORMATS: Final = ("markdown", "html", "upstream")
 
-
-def render(document: Document, form: str, redactor: Redactor) -> str:
+def render(document: Document, form: ReportFormat, redactor: Redactor) -> str:
     """One document in one format, redacted whole.
 
     Raises:
         UsageError: This kind of document has no such format.
     """
-    make = _MAKERS.get((form, type(document)))
-    if make is None:
-        name = type(document).__name__.lower()
-        raise UsageError(f"there is no {form} report of a {name}", hint="try --format markdown")
-    return make(shared(document, redactor))
-
-
-_MAKERS: Final[Mapping[tuple[str, type], Callable[..., str]]] = {
-    ("markdown", Diagnosis): markdown.diagnosis,
-    ("markdown", Explanation): markdown.explanation,
-    ("markdown", Verification): markdown.verification,
-    ("markdown", Plan): markdown.plan,
-    ("html", Diagnosis): html.diagnosis,
-    ("html", Explanation): html.explanation,
-    ("html", Verification): html.verification,
-    ("html", Plan): html.plan,
-    ("upstream", Diagnosis): upstream.issue,
-}
-_SUFFIXES: Final = {"markdown": "md", "html": "html", "upstream": "issue.md"}
+    return layout_of(form).render(shared(document, redactor))
 
 
 def prepare(directory: Path) -> None:
@@ -72,9 +51,9 @@ def write_all(document: Diagnosis | Plan, directory: Path, redactor: Redactor) -
     record = directory / f"{name}.json"
     write_document(record, document)
     written = [record]
-    for form, suffix in _SUFFIXES.items():
-        if make := _MAKERS.get((form, type(document))):
-            path = directory / f"{name}.{suffix}"
-            write_whole(path, make(document).encode())
+    for layout in map(layout_of, ReportFormat):
+        if layout.has(document):
+            path = directory / f"{name}.{layout.suffix}"
+            write_whole(path, layout.render(document).encode())
             written.append(path)
     return tuple(written)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from textwrap import fill
 from typing import Any, Final, Literal
 
 from arriero.base.errors import UsageError
-from arriero.base.sizes import human
 from arriero.gguf import Header, LazyArray, open_model, presets, read_source, skeleton
 from arriero.gguf.shape import MIXES, Shape
 from arriero.gguf.writer import write_model
@@ -249,27 +247,3 @@ def _tokens(header: Header) -> int:
 def _disk(paths: list[Path]) -> int | None:
     blocks = [getattr(path.stat(), "st_blocks", None) for path in paths]
     return None if None in blocks else 512 * sum(b for b in blocks if b is not None)
-
-
-def text(record: SkeletonRecord) -> str:
-    """A few lines for people."""
-    disk = "" if record.disk_bytes is None else f", {human(record.disk_bytes)} on disk"
-    parts = f" and {len(record.paths) - 1} more" if len(record.paths) > 1 else ""
-    first = f"wrote {record.path}{parts}: {record.arch}, {human(record.file_bytes)}{disk}"
-    if record.source is None:
-        return first
-    if record.replaced or record.dropped:
-        what = "replaced or left out: name, texts, tokens; kept: numbers and shapes"
-    else:
-        what = "nothing replaced: name, texts and tokens are the model's own"
-    scales = [
-        f"{s.what} {s.original} to {s.written}"
-        if s.what != "weights"
-        else f"weights {human(s.original)} to {human(s.written)}"
-        for s in record.shrunk
-    ]
-    lines = [first, what]
-    if scales:
-        lines.append(fill("smaller: " + ", ".join(scales), 80, subsequent_indent="  "))
-    lines.append("same memory as the model: " + ", ".join(record.same_memory))
-    return "\n".join(lines)

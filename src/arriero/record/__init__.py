@@ -50,11 +50,7 @@ from arriero.record.gotchas import (
     RunEvidence,
     Verdicts,
 )
-from arriero.record.history import (
-    NOT_KEPT,
-    History,
-    HistoryEntry,
-)
+from arriero.record.history import NOT_KEPT, History, HistoryEntry, was_kept
 from arriero.record.plan import (
     Advice,
     FrontierPoint,
@@ -146,6 +142,7 @@ __all__ = [
     "encode",
     "json_schema",
     "read_document",
+    "was_kept",
     "write_document",
     "write_whole",
 ]

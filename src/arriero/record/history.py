@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -25,3 +26,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal["arriero.history/1"] = "arriero.history/1"
     entries: tuple[HistoryEntry, ...]
+
+
+def was_kept(notes: Iterable[str]) -> bool:
+    """Whether the history has a record with these notes, so that a report can be made of it."""
+    return not any(note.startswith(NOT_KEPT) for note in notes)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from arriero.report._text import cut, encoded, printable
-from arriero.report._words import duration
+from arriero.report.view.text import cut, encoded, printable
+from arriero.report.view.words import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -1,0 +1,5 @@
+"""Records for a terminal."""
+
+from arriero.report.terminal.layout import Shown, TerminalLayout
+
+__all__ = ["Shown", "TerminalLayout"]

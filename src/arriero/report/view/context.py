@@ -1,0 +1,46 @@
+"""How the server arrives at tokens and slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from arriero.launch.slots import AUTO_SLOTS
+from arriero.record import Plan
+from arriero.report.view import words as say
+
+_SLOTS: Final = ("-np", "--parallel")
+
+
+def context_words(doc: Plan) -> tuple[str, ...]:
+    """How the server arrives at tokens and slots."""
+    return tuple(_context(doc))
+
+
+def _context(doc: Plan) -> Iterator[str]:
+    context = doc.context
+    if context is None:
+        return
+    slots, tokens, each = context.n_seq_max, context.n_ctx, context.n_ctx_seq
+    told = f"-c {context.asked}" if context.asked else "no -c given"
+    if slots > 1 and not context.kv_unified:
+        told += f"{'' if context.asked else ','} -np {slots}"
+    if tokens != context.asked:
+        told += f" is {tokens} tokens" if context.asked else f": {tokens} tokens"
+    if context.asked is None and tokens == doc.model.n_ctx_train:
+        told += ", the model's training context"
+    if slots == 1:
+        yield f"{told}, one slot"
+    elif not context.kv_unified:
+        rounded = " (a share is rounded up to 256)" if tokens > (context.asked or tokens) else ""
+        yield f"{told}: {each} a slot{rounded}"
+    else:
+        auto = slots == AUTO_SLOTS and doc.argv and not {*_SLOTS} & {*doc.argv}
+        why = f" (no -np given: the server takes {AUTO_SLOTS})" if auto else ""
+        yield f"{told}, shared by {slots} slots{why}"
+    trained = doc.model.n_ctx_train
+    if trained and each > trained:
+        yield f"a slot has more than the {trained} tokens that the model was trained on"
+    if context.n_rs_seq:
+        planes = say.count(context.n_rs_seq, "more plane")
+        yield f"for drafted tokens each slot keeps {planes} of recurrent state"
