@@ -382,6 +382,22 @@ def test_a_proxy_is_used_where_it_shall_be(web: Site) -> None:
         read("http://far.example/m.gguf", {"http_proxy": "socks5://user:s3cr3t@127.0.0.1:1"})
 
 
+@pytest.mark.parametrize(
+    ("address", "listed", "direct"),
+    [
+        ("http://near.example/m.gguf", "*", True),
+        ("http://near.example/m.gguf", "Near.Example", True),
+        ("http://nearer.example/m.gguf", "er.example", False),
+        ("http://near.example:8080/m.gguf", "near.example:8080", True),
+        ("http://near.example:8081/m.gguf", "near.example:8080", False),
+        ("http://[::1]:8080/m.gguf", "::1", True),
+    ],
+)
+def test_hosts_that_no_proxy_stands_before(address: str, listed: str, direct: bool) -> None:
+    environ = {"http_proxy": "http://p:1", "no_proxy": listed}
+    assert (ranges._proxy(ranges.parsed(address), environ) is None) == direct
+
+
 # --- TLS ----------------------------------------------------------------------------------------
 
 

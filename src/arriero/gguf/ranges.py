@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
+from urllib.request import proxy_bypass_environment
 
 import aiohttp
 from aiohttp.abc import ResolveResult
@@ -107,9 +108,9 @@ def _proxy(url: SplitResult, environ: Mapping[str, str]) -> str | None:
         return environ.get(name) or environ.get(name.upper()) or ""
 
     proxy = said(f"{url.scheme}_proxy") or said("all_proxy")
-    host = "." + (url.hostname or "")
-    direct = [name.strip().lstrip(".").lower() for name in said("no_proxy").split(",")]
-    if not proxy or any(name == "*" or host.endswith(f".{name}") for name in direct if name):
+    direct = {"no": said("no_proxy")}
+    places = (url.hostname or "", _bare(url).netloc)  # an IPv6 address is listed without brackets
+    if not proxy or any(proxy_bypass_environment(place, direct) for place in places):
         return None
     try:
         return urlunsplit(parsed(proxy if "://" in proxy else f"http://{proxy}"))
