@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
 from aiohttp.abc import ResolveResult
