@@ -14,7 +14,8 @@ from msgspec.structs import replace as replace_struct
 
 from arriero.base.sizes import MIB
 from arriero.gotchas import Facts, match, registry, repaired
-from arriero.gotchas.model import Applies, Class, Found, MissingError, Severity
+from arriero.gotchas.missing import MissingError
+from arriero.gotchas.model import Applies, Class, Found, Severity
 from arriero.gotchas.registry import Registry
 from arriero.machine.host import ULIMIT
 from arriero.record import Edit, Finding

@@ -15,7 +15,7 @@ from arriero.base.buffers import pool_of
 from arriero.base.errors import ArrieroError
 from arriero.base.words import Component, Method
 from arriero.command.place import Around
-from arriero.gotchas.model import MissingError
+from arriero.gotchas.missing import MissingError
 from arriero.launch.edits import edited
 
 if TYPE_CHECKING:
@@ -143,6 +143,10 @@ class Facts:
         trained = (self.model.n_ctx_train or 0) if self.header_or_none is not None else 0
         path = Path(self.command.model_path() or "model.gguf")
         return launch_of(self.command, path, n_ctx_train=trained, build=self.build)
+
+    def typed(self, flag: str) -> str:
+        """A flag with its value as the command has it, for the text of a finding."""
+        return f"{flag} {self.command.value(flag)}"
 
     def with_edits(self, edits: tuple[Edit, ...]) -> Facts:
         """The same facts about the changed command.

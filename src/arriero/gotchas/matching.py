@@ -11,7 +11,8 @@ import msgspec
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.command import Command
 from arriero.gotchas.facts import Facts
-from arriero.gotchas.model import Applies, Found, MissingError, Severity
+from arriero.gotchas.missing import MissingError
+from arriero.gotchas.model import Applies, Found, Severity
 from arriero.gotchas.registry import Entry, Registry
 from arriero.gotchas.verdicts import Standing
 from arriero.record import Edit, Finding, GotchaVerdict, Unchecked

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from arriero.base.words import Component, Kind, Phase, TrialOutcome
 from arriero.gguf import Shape
+from arriero.gotchas.facts import Facts
 from arriero.launch.edits import Settings
 from arriero.record import Edit
 
 if TYPE_CHECKING:
     from arriero.gguf.projector import Projector
-    from arriero.gotchas.facts import Facts
 
 
 class Class(StrEnum):
@@ -136,15 +136,7 @@ class Found:
     severity: Severity | None = None
 
 
-class MissingError(Exception):
-    """A fact that a rule needs is unknown. :class:`Facts` raises it; ``check`` reports it."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-
-Detect = Callable[["Facts"], Iterator[Found]]
+Detect = Callable[[Facts], Iterator[Found]]
 
 # --- reproduction ---------------------------------------------------------------------------------
 

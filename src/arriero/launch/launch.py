@@ -1,8 +1,7 @@
 """A command as llama.cpp's C API gets it: the server's arithmetic between flags and parameters.
 
-What each flag means is in the module of its subject (``slots``, ``context``, ``batch``,
-``attention``, ``placement``, ``caches``, ``fit``, ``drafting``, ``projector``); here it is put
-together, once for each command. Nothing to the right reads these flags.
+What each flag means is in the module of its subject (``slots``, ``context``, ``placement``, ...);
+here it is put together, once for each command. Nothing to the right reads these flags.
 
 Sources: ``tools/server/server.cpp``, ``common/arg.cpp``, ``common/common.cpp`` and
 ``common/speculative.cpp`` of builds 10435 and 11434.
@@ -18,6 +17,7 @@ from arriero.launch import attention, caches, drafting, placement
 from arriero.launch.batch import Batch, batch_of, is_embedding
 from arriero.launch.context import asked_context, tokens_of
 from arriero.launch.fit import DEFAULT_FIT_TARGET, fit_context, fit_targets, fits
+from arriero.launch.loading import loading_of
 from arriero.launch.params import EngineParams, ProjectorParams
 from arriero.launch.projector import projector_of
 from arriero.launch.slots import Slots, slots_of
@@ -47,6 +47,7 @@ class Launch:
     workers: tuple[str, ...]
     """Endpoints of the RPC workers, each once."""
     mmap: bool
+    """Whether the weights are pages of the file."""
     mlock: bool
     cache_ram: int | None
     """Limit of the prompt cache in bytes; null where nothing limits it."""
@@ -98,6 +99,7 @@ def launch_of(
     slots, asked = slots_of(command), asked_context(command)
     may_fit, kinds = fits(command), drafting.speculation(command)
     tokens = tokens_of(asked, slots, fit=may_fit, n_ctx_train=n_ctx_train, build=build)
+    loading = loading_of(command)
     params = _params(command, model, slots, tokens, kinds)
     return Launch(
         params=params,
@@ -110,8 +112,8 @@ def launch_of(
         fit_ctx=fit_context(command),
         layers_given=placement.layers_given(command),
         workers=placement.workers(command),
-        mmap=placement.maps_weights(command),
-        mlock=placement.locks_weights(command),
+        mmap=loading.mapped,
+        mlock=loading.locked,
         cache_ram=caches.prompt_cache(command),
         checkpoints=caches.checkpoints(command),
         speculation=kinds,

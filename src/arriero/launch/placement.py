@@ -12,7 +12,6 @@ SplitMode = Literal["none", "layer", "row", "tensor"]
 _MAX_LAYERS: Final = 512
 _EXPERTS: Final = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """Tensors of experts, as ``--cpu-moe`` names them (common/common.h)."""
-_NO_MMAP: Final = frozenset({"none", "mlock", "dio"})
 
 
 def layers(command: Command, flag: str = "-ngl") -> int:
@@ -88,16 +87,3 @@ def _override(name: str, value: str) -> Iterator[tuple[str, str]]:
             pattern, equals, buffer = part.partition("=")
             if equals:
                 yield pattern, buffer.strip()
-
-
-def maps_weights(command: Command) -> bool:
-    """Whether the weights are mapped from the file instead of read."""
-    mode = command.value("-lm")
-    if mode is not None and mode != "auto":
-        return mode not in _NO_MMAP
-    return command.switch("-dio") is not True and command.switch("--mmap") is not False
-
-
-def locks_weights(command: Command) -> bool:
-    """Whether the weights are to be locked in memory."""
-    return command.switch("--mlock") is True or command.value("-lm") == "mlock"

@@ -55,10 +55,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    if command.has("-c") or command.has("-np") or not facts.launch.fit:
+    launch = facts.launch
+    if launch.context_asked is not None or launch.slots.given or not launch.fit:
         return
-    if command.model_source()[0] is ModelSource.ROUTER or facts.launch.params.embeddings:
+    if facts.command.model_source()[0] is ModelSource.ROUTER or launch.params.embeddings:
         return
     if facts.build is not None and facts.build >= _FIRST:
         yield Found(

@@ -67,17 +67,17 @@ def detect(facts: Facts) -> Iterator[Found]:
     on_device = any("host" not in pool.devices for pool in facts.pools)
     if not facts.launch.fit or not on_device or not within(facts, 7407, 8679):
         return
-    command = facts.command
+    launch = facts.launch
     reasons = {
-        "--mmproj is not counted": command.has("--mmproj"),
-        "-c is not given": not command.has("-c"),
-        "-fa off makes single buffers large": facts.launch.params.flash_attn == "off",
+        "--mmproj is not counted": launch.projector is not None,
+        "-c is not given": launch.context_asked is None,
+        "-fa off makes single buffers large": launch.params.flash_attn == "off",
     }
     if why := [reason for reason, holds_here in reasons.items() if holds_here]:
         yield Found(
             because=f"--fit of {told(facts)} counts too little: {'; '.join(why)}",
             applies=Applies.MAYBE,
             missing=("how much memory it leaves on the devices",),
-            edit=() if command.has("-fitt") else (Edit(flag="-fitt", value="2048"),),
+            edit=() if facts.command.has("-fitt") else (Edit(flag="-fitt", value="2048"),),
             flag="--mmproj",
         )

@@ -59,7 +59,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if endpoints(facts) and not facts.command.has("-dev") and within(facts, 9200, 9419):
+    if endpoints(facts) and facts.launch.params.devices is None and within(facts, 9200, 9419):
         yield Found(
             because=f"--rpc without -dev: {told(facts)} ignores an integrated GPU",
             applies=Applies.MAYBE,

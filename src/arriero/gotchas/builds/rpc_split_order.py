@@ -58,12 +58,12 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    if not endpoints(facts) or not command.has("-ts") or command.has("-dev"):
+    params = facts.launch.params
+    if not endpoints(facts) or not params.tensor_split or params.devices is not None:
         return
     if facts.build is not None and facts.build >= _FIRST:
         yield Found(
-            because=f"-ts {command.value('-ts')} with --rpc and no -dev: {told(facts)} gives the"
+            because=f"{facts.typed('-ts')} with --rpc and no -dev: {told(facts)} gives the"
             " first values to the workers",
             applies=Applies.MAYBE,
             missing=("whether the values are meant in that order",),

@@ -20,7 +20,7 @@ def unmovable(facts: Facts) -> str | None:
     Raises:
         MissingError: There is no model header to read.
     """
-    if facts.command.has("--mmproj") or facts.command.has("--mmproj-url"):
+    if facts.launch.projector is not None or facts.command.has("--mmproj-url"):
         return "--mmproj is given"
     hparams = facts.hparams
     if hparams.arch in _SECTIONS or (hparams.arch in _MAY_HAVE_SECTIONS and _has_sections(facts)):

@@ -68,12 +68,12 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    kinds = facts.launch.speculation
-    drafts = [kind for kind in kinds if kind.startswith("draft")]
-    model = facts.command.value("-md") or facts.command.value("-hfd")
+    launch = facts.launch
+    drafts = [kind for kind in launch.speculation if kind.startswith("draft")]
+    model = launch.draft_source
     if not drafts or not (model or "draft-mtp" in drafts):
         return
-    tokens = facts.command.number("-c") or 0
+    tokens = launch.context_asked or 0
     length = f"{tokens} tokens (-c)" if tokens > 0 else "the same length as the model's"
     yield Found(
         because=f"{model or drafts[0]} drafts in a second context of {length}",

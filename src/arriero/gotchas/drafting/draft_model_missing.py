@@ -63,12 +63,9 @@ _CRASHES_UNTIL = 10092
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    if command.value("-md") or command.value("-hfd") or not command.value("--spec-type"):
-        return
     kinds = facts.launch.speculation
     needing = [kind for kind in kinds if kind in _NEED_MODEL]
-    if not needing:
+    if not needing or facts.launch.draft_source:
         return
     others = [kind for kind in kinds if kind not in _NEED_MODEL]
     crashes = facts.build is not None and facts.build <= _CRASHES_UNTIL

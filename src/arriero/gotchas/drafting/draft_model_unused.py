@@ -63,15 +63,12 @@ _TRAINED = re.compile(r"mtp|eagle|dflash|dspark", re.IGNORECASE)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    model = command.value("-md") or command.value("-hfd")
-    if not model or not command.flags.knows("--spec-type"):
+    command, launch = facts.command, facts.launch
+    model = launch.draft_source
+    if not model or launch.speculation or not command.flags.knows("--spec-type"):
         return
-    kind = command.value("--spec-type")
-    if kind not in (None, "none"):
-        return
-    flag = "-md" if command.value("-md") else "-hfd"
-    said = "--spec-type is not given" if kind is None else "--spec-type is none"
+    flag = "-md" if launch.draft_model else "-hfd"
+    said = f"--spec-type is {'none' if command.has('--spec-type') else 'not given'}"
     simple = Edit(flag="--spec-type", value="draft-simple")
     yield Found(
         because=f"{flag} {model} is loaded, but {said}: nothing drafts with it",

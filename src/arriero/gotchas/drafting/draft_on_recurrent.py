@@ -58,7 +58,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if facts.command.has("-md") and within(facts, 0, 9129) and any(facts.hparams.is_recurrent):
+    drafts = facts.launch.draft_model is not None
+    if drafts and within(facts, 0, 9129) and any(facts.hparams.is_recurrent):
         yield Found(
             because=f"-md for a model with recurrent layers, {told(facts)}: it may not draft",
             applies=Applies.MAYBE,

@@ -56,9 +56,10 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     command = facts.command
-    if command.value("-dev") != "none" or any(name in command.environ for name in _VARIABLES):
+    if facts.launch.params.devices != () or any(name in command.environ for name in _VARIABLES):
         return
-    on_device = command.has("--mmproj") and command.switch("--mmproj-offload") is not False
+    projector = facts.launch.projector
+    on_device = projector is not None and projector.use_gpu
     yield Found(
         because="-dev none: backends still open their devices"
         + (", and --mmproj goes to the first one" if on_device else ""),

@@ -61,7 +61,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     command, settings = facts.command, facts.launch
     named = settings.params.devices or ()
     buffers = [buffer for _, buffer in settings.overrides]
-    remote = command.has("--rpc")
+    remote = bool(settings.workers)
 
     def missing(names: tuple[str, ...] | list[str], *, exact: bool) -> list[str]:
         given = [n for n in names if not (n.startswith("CPU") or (remote and n.startswith("RPC")))]

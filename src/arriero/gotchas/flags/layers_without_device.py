@@ -56,16 +56,15 @@ _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVIC
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    layers = command.value("-ngl")
-    if layers in (None, "0", "auto", "-1") or command.has("-dev") or command.has("--rpc"):
+    command, launch = facts.command, facts.launch
+    if launch.layers_given in (None, 0) or launch.params.devices is not None or launch.workers:
         return
     if facts.devices:
         return
     hidden = next((f"{n}={command.environ[n]}" for n in _HIDING if n in command.environ), None)
     own = any(name in command.env for name in _HIDING)
     yield Found(
-        because=f"-ngl {layers}, but the engine finds no device"
+        because=f"{facts.typed('-ngl')}, but the engine finds no device"
         + (f" (with {hidden})" if hidden else ""),
         edit=(Edit(flag="-ngl", value="0"),) if own else (),  # else a device is meant to be there
         flag="-ngl",

@@ -56,8 +56,8 @@ _MTP = "draft-mtp"
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    kinds = facts.launch.speculation
-    if _MTP not in kinds or facts.command.has("-md") or facts.hparams.n_layer_nextn:
+    kinds, own = facts.launch.speculation, facts.launch.draft_model
+    if _MTP not in kinds or own is not None or facts.hparams.n_layer_nextn:
         return
     others = ",".join(kind for kind in kinds if kind != _MTP)
     yield Found(

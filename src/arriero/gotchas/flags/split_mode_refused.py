@@ -62,7 +62,7 @@ _LAYER = (Edit(flag="-sm", value="layer"),)
 def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
     mode = request.split_mode
-    if mode == "layer" or facts.command.has("--rpc"):
+    if mode == "layer" or facts.launch.workers:
         return
     names = request.devices or tuple(device.name for device in facts.devices)
     if request.devices == ():  # -dev none

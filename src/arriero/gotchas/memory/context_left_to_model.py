@@ -70,7 +70,7 @@ _LEAST: Final = 1024
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    asked = facts.command.number("-c")
+    asked = facts.launch.context_asked
     if asked or (asked is None and facts.launch.context_given):
         return
     plan = facts.plan

@@ -66,12 +66,13 @@ _SET = ("-ngl", "-ts", "-ot")
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    flag = next((name for name in _SET if command.has(name)), None)
-    if flag is None or not facts.launch.fit or command.value("-ngl") in ("auto", "-1"):
+    given = [name for name in _SET if facts.command.has(name)]
+    left_open = "-ngl" in given and facts.launch.layers_given is None
+    if not given or left_open or not facts.launch.fit:
         return
     if not facts.header.tensors:
         return
+    flag = given[0]
     for pool in facts.plan.pools:
         if pool.free is None or not pool.usable or pool.name == "host" or not pool.at_start:
             continue
@@ -85,8 +86,7 @@ def detect(facts: Facts) -> Iterator[Found]:
             continue
         open_ = lacks > 0 and pool.starts is not False
         yield Found(
-            because=f"{pool.name} {what}, and with {flag} {command.value(flag)} fit may not move"
-            " any layer",
+            because=f"{pool.name} {what}, and with {facts.typed(flag)} fit may not move any layer",
             severity=severity,
             applies=Applies.MAYBE if open_ else Applies.YES,
             missing=("the compute buffer, which is only a bound without the engine",)

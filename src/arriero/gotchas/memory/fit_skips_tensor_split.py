@@ -58,7 +58,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     if facts.launch.params.split_mode == "tensor" and facts.launch.fit:
-        given = facts.command.number("-c")
+        given = facts.launch.context_asked
         yield Found(
             because="-sm tensor with --fit on: "
             + (f"-c {given} is taken as it is" if given else "the context is the model's own"),

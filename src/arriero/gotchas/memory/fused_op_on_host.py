@@ -59,7 +59,9 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.launch.fit or facts.command.has("-ngl") or not any(facts.hparams.is_recurrent):
+    if not facts.launch.fit or facts.launch.layers_given is not None:
+        return
+    if not any(facts.hparams.is_recurrent):
         return
     layers = facts.plan_of(facts.with_edits((Edit(flag="-ngl", value="999"),)).command)
     for pool in layers.pools:

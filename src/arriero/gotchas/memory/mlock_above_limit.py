@@ -45,10 +45,9 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    flag = "--mlock" if command.switch("--mlock") is True else "--load-mode"
-    if flag == "--load-mode" and command.value("--load-mode") != "mlock":
+    if not facts.launch.mlock:
         return
+    flag = "--mlock" if facts.command.has("--mlock") else "--load-mode"
     size = facts.model.file_bytes
     yield Found(
         because=f"{flag} locks the weights, {human(size)}; if `ulimit -l` allows less, the server"

@@ -47,6 +47,7 @@ from arriero.gotchas.model import (
     Signature,
     Worker,
 )
+from arriero.launch.projector import named_device
 from arriero.record import Edit
 
 if TYPE_CHECKING:
@@ -78,29 +79,28 @@ _VARIABLE = "MTMD_BACKEND_DEVICE"
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    named = command.value("--mmproj-device") or command.environ.get(_VARIABLE)
-    offloads = command.switch("--mmproj-offload") is not False
-    if not command.has("--mmproj") or not offloads or named:
+    launch, params = facts.launch, facts.launch.params
+    projector = launch.projector
+    if projector is None or not projector.use_gpu or named_device(facts.command):
         return
     follows = facts.build is None or facts.build >= _FOLLOWS_SINCE
-    asked = (command.value("-dev") or "").partition(",")[0].strip()
-    main = command.number("-mg") or 0
-    if asked == "none" and not follows:
+    asked = next(iter(params.devices or ()), "")
+    main = params.main_gpu
+    if params.devices == ():
         yield _to_host("-dev none, but --mmproj still takes the first device", "-dev")
-    elif asked and asked != "none" and not follows:
+    elif asked and not follows:
         first = next((device.name for device in facts.devices), asked)
         if first != asked:
             yield _to(asked, f"-dev {asked}, but --mmproj goes to {first}", "-dev")
-    elif command.value("-sm") == "none" and main > 0 and not asked:
+    elif params.split_mode == "none" and main > 0 and not asked:
         names = [device.name for device in facts.devices]
         if main < len(names):
             yield _to(names[main], f"-mg {main}, but --mmproj goes to {names[0]}", "-mg")
-    elif command.has("--rpc") and not asked:
+    elif launch.workers and not asked:
         if all(device.name.startswith("RPC") for device in facts.devices):
             text = "this machine has no device, so --mmproj goes to the first worker"
             yield _to_host(text, "--rpc")
-    elif command.number("-ngl") == 0 and not asked:
+    elif launch.layers_given == 0 and not asked:
         text = "-ngl 0, but --mmproj still takes the first device, if there is one"
         yield replace(_to_host(text, "-ngl"), severity=Severity.INFO)
 

@@ -73,13 +73,14 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.command.has("--mmproj"):
+    projector = facts.launch.projector
+    if projector is None:
         return
     from arriero.memory.projector import TOKENS
 
     what = kind(facts.projector)
     most, warm = TOKENS.get(what, (0, 0))
-    most = facts.command.number("--image-max-tokens") or most
+    most = projector.image_max_tokens if projector.image_max_tokens > 0 else most
     if not warm or most <= warm:
         return
     yield Found(

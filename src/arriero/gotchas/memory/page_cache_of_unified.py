@@ -60,9 +60,8 @@ def detect(facts: Facts) -> Iterator[Found]:
         return
     from arriero.memory.pools import integrated
 
-    mapped = facts.command.switch("--mmap") is not False and facts.command.value("-lm") in _MAPPED
     unified = [name for name in integrated(facts.pools) if name.startswith("CUDA")]
-    if not unified or not mapped or facts.launch.params.n_gpu_layers == 0:
+    if not unified or not facts.launch.mmap or facts.launch.params.n_gpu_layers == 0:
         return
     for pool, free in known(facts.plan):
         if unified[0] not in pool.devices or not pool.total:
@@ -75,6 +74,3 @@ def detect(facts: Facts) -> Iterator[Found]:
                 missing=("how much of the memory in use is page cache (`free -h` shows it)",),
                 flag="-ngl",
             )
-
-
-_MAPPED = (None, "mmap", "mlock")

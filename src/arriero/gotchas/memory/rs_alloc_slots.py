@@ -125,8 +125,7 @@ def _rs(facts: Facts, plan: Plan) -> str:
     told = f"RS {mib(size)} MiB = {context.n_seq_max} {slots} × {mib(each)} MiB"
     if planes > 1:
         told += f" × {planes} planes (to roll back drafted tokens)"
-    auto = facts.command.number("-np")
-    if auto is None or auto < 0:
+    if not facts.launch.slots.given:
         told += " (-np is not given)"
     return told
 

@@ -76,7 +76,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
-    if request.flash_attn != "off" or (facts.command.value("-ctv") or "f16") not in _PLAIN:
+    if request.flash_attn != "off" or request.type_v not in _PLAIN:
         return
     plan, h = facts.plan, facts.hparams
     context = plan.context

@@ -51,17 +51,15 @@ GOTCHA = Gotcha(
     log=("is too large to process. increase the physical batch size",),
     provenance=Provenance(builds="seen on 10434", command="--embedding -ub 4096"),
 )
-_BATCH = 2048
-"""``-b`` by default (common/common.h)."""
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    ubatch, batch = command.number("-ub") or 0, command.number("-b") or _BATCH
-    if ubatch <= batch:
+    batch = facts.launch.batch
+    ubatch, tokens = batch.ubatch, batch.tokens
+    if not batch.ubatch_given or ubatch <= tokens:
         return
-    given = f"-b {batch}" if command.number("-b") else f"a batch of {batch} (-b is not given)"
-    told = f"-ub {ubatch} and {given}: micro-batches have {batch} tokens"
+    given = f"-b {tokens}" if batch.given else f"a batch of {tokens} (-b is not given)"
+    told = f"-ub {ubatch} and {given}: micro-batches have {tokens} tokens"
     embedding = facts.launch.params.embeddings
     yield Found(
         because=f"{told}, and longer inputs are refused" if embedding else told,

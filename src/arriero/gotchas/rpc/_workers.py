@@ -8,14 +8,9 @@ from arriero.gotchas.facts import Facts
 
 
 def endpoints(facts: Facts) -> tuple[str, ...]:
-    """The workers that ``--rpc`` names, without those that are known not to answer.
-
-    A repeated flag adds workers.
-    """
-    values = facts.command.values("--rpc") or (facts.command.value("--rpc") or "",)
-    named = [part.strip() for value in values for part in value.split(",")]
+    """The workers that ``--rpc`` names, without those that are known not to answer."""
     answers = facts.workers_or_none or {}
-    return tuple(dict.fromkeys(name for name in named if name and answers.get(name, True)))
+    return tuple(name for name in facts.launch.workers if answers.get(name, True))
 
 
 def remote_count(facts: Facts) -> int:

@@ -58,8 +58,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, request = facts.command, facts.launch.params
-    if request.split_mode != "none" or not endpoints(facts) or command.has("-dev"):
+    request = facts.launch.params
+    if request.split_mode != "none" or not endpoints(facts) or request.devices is not None:
         return
     main = request.main_gpu
     if request.n_gpu_layers == 0 or not 0 <= main < remote_count(facts):
@@ -67,7 +67,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     local = local_devices(facts)
     if not local:
         return
-    given = f"-mg {main}" if command.number("-mg") is not None else "-mg 0 (the default)"
+    given = f"-mg {main}" if facts.command.has("-mg") else "-mg 0 (the default)"
     edits: tuple[Edit, ...] = (Edit(flag="-dev", value=local[min(main, len(local) - 1)]),)
     if main:
         edits += (Edit(flag="-mg", value="0"),)

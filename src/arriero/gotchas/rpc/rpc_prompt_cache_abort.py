@@ -34,7 +34,6 @@ tensors without data.
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -99,10 +98,10 @@ def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
     if facts.launch.cache_ram == 0 or request.n_gpu_layers == 0 or not request.offload_kqv:
         return
-    if workers := facts.command.value("--rpc"):
+    if facts.launch.workers:
         yield Found(
-            because=f"--rpc {workers} with the prompt cache on (-cram is not 0): from the second"
-            " prompt on, the server reads state back from the workers",
+            because=f"{facts.typed('--rpc')} with the prompt cache on (-cram is not 0): from the"
+            " second prompt on, the server reads state back from the workers",
             applies=Applies.MAYBE,
             missing=("the workers' free memory and allocation block for such a read",),
             edit=_OFF,
@@ -130,7 +129,7 @@ def _block(facts: Facts) -> int | None:
     """Bytes of an allocation block of the Vulkan devices in use; None if there are none."""
     given = facts.command.environ.get(_BLOCK, "")
     listed = [device.name for device in facts.devices_or_none or ()]
-    named = re.split(r"[,\s]+", facts.command.value("-dev") or "")
+    named = list(facts.launch.params.devices or ())
     if listed:
         from arriero.memory.placement import chosen_devices
 

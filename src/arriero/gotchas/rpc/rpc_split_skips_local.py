@@ -69,7 +69,7 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
     shares, remote = request.tensor_split, remote_count(facts)
-    if not endpoints(facts) or not any(shares) or facts.command.has("-dev"):
+    if not endpoints(facts) or not any(shares) or request.devices is not None:
         return
     if request.split_mode == "none" or request.n_gpu_layers == 0:
         return
@@ -78,7 +78,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         each = f"{sum(shares) / len(shares):g}"
         value = ",".join([f"{share:g}" for share in shares] + [each] * len(without))
         yield Found(
-            because=f"-ts {facts.command.value('-ts')} has {_count(len(shares), 'value')}, and"
+            because=f"{facts.typed('-ts')} has {_count(len(shares), 'value')}, and"
             f" {_count(remote, 'device')} of workers come first: {', '.join(without)} gets nothing",
             edit=(Edit(flag="-ts", value=value),),
             flag="-ts",

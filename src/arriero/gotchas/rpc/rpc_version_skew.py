@@ -33,13 +33,13 @@ from dataclasses import replace
 from arriero.base.words import Kind
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
+from arriero.gotchas.missing import MissingError
 from arriero.gotchas.model import (
     Affects,
     Class,
     EngineRun,
     Found,
     Gotcha,
-    MissingError,
     Needs,
     Provenance,
     Reproduction,
@@ -69,7 +69,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.command.value("--rpc"):
+    if not facts.launch.workers:
         return
     if facts.workers_or_none is None:
         raise MissingError("the workers' protocol version (--probe asks them)")

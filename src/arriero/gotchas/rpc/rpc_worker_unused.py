@@ -29,13 +29,13 @@ from dataclasses import replace
 from arriero.base.words import TrialOutcome
 from arriero.gguf.presets import tiny
 from arriero.gotchas.facts import Facts
+from arriero.gotchas.missing import MissingError
 from arriero.gotchas.model import (
     Affects,
     Class,
     EngineRun,
     Found,
     Gotcha,
-    MissingError,
     Needs,
     Provenance,
     Reproduction,
@@ -60,8 +60,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    named = facts.command.value("--rpc")
-    if not named:
+    if not facts.launch.workers:
         return
     if facts.workers_or_none is None:
         raise MissingError("whether the workers answer (--probe asks them)")

@@ -67,7 +67,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     shares, remote = request.tensor_split, remote_count(facts)
     while shares and not shares[-1]:
         shares = shares[:-1]
-    if len(shares) < 2 or facts.command.has("-dev"):
+    if len(shares) < 2 or request.devices is not None:
         return
     if request.split_mode == "none" or request.n_gpu_layers == 0:
         return
@@ -81,7 +81,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     lost = ",".join(f"{share:g}" for share in shares[devices:])
     of = f" ({remote} of workers, {devices - remote} of this machine)" if remote else ""
     yield Found(
-        because=f"-ts {facts.command.value('-ts')} has {len(shares)} values for {devices}"
+        because=f"{facts.typed('-ts')} has {len(shares)} values for {devices}"
         f" device{'s' * (devices > 1)}{of}: {lost} is ignored, the split is {kept}",
         applies=Applies.YES if asked else Applies.MAYBE,
         missing=() if asked else ("how many devices each worker has (--probe asks them)",),

@@ -72,7 +72,7 @@ _USUAL = 8192
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, command = facts.launch.params, facts.command
+    request = facts.launch.params
     limit = request.n_batch  # already reduced to the micro-batch
     if not request.embeddings or request.n_ubatch > limit:
         return
@@ -82,7 +82,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     longest = min(context, trained or context)
     if longest <= limit:
         return
-    given = "" if command.has("-ub") else " (-ub is not given)"
+    given = "" if facts.launch.batch.ubatch_given else " (-ub is not given)"
     more = (Edit(flag="-b", value=str(longest)), Edit(flag="-ub", value=str(longest)))
     fits = longest <= _USUAL and facts.header_or_none is not None and facts.has_room(more)
     yield Found(

@@ -77,8 +77,9 @@ _GEMMA4 = {0: 280, 10436: 1120, 10841: 0}
 def detect(facts: Facts) -> Iterator[Found]:
     request = facts.launch.params
     micro = min(request.n_ubatch, request.n_batch)
-    given = facts.command.number("--image-max-tokens") or 0
-    if not facts.command.has("--mmproj") or micro >= max(given, *_GEMMA4.values()):
+    projector = facts.launch.projector
+    given = max(0, projector.image_max_tokens) if projector is not None else 0
+    if projector is None or micro >= max(given, *_GEMMA4.values()):
         return
     what, tokens = kind(facts.projector), 0
     if what == "gemma3":
@@ -96,7 +97,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         because=f"an image of {what} has up to {tokens} tokens, which need one micro-batch;"
         f" -ub {micro} is smaller",
         edit=(Edit(flag="-ub", value=str(tokens)),),
-        flag="-ub" if facts.command.has("-ub") else "--mmproj",
+        flag="-ub" if facts.launch.batch.ubatch_given else "--mmproj",
     )
 
 

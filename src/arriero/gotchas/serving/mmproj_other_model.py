@@ -64,7 +64,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.command.has("--mmproj"):
+    if facts.launch.projector is None:
         return
     given = embedding(facts.projector)
     arch = str(facts.header.metadata.get("general.architecture"))

@@ -74,7 +74,7 @@ _SCALING = ("--rope-scaling", "--rope-scale", "--rope-freq-scale", "--yarn-orig-
 
 def detect(facts: Facts) -> Iterator[Found]:
     command, request = facts.command, facts.launch.params
-    asked = command.number("-c") or 0
+    asked = facts.launch.context_asked or 0
     if (
         asked <= 0
         or request.embeddings

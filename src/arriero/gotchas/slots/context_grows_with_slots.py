@@ -36,9 +36,10 @@ from arriero.gotchas.model import (
     Reproduction,
     Severity,
     Signature,
+    edits_of,
 )
+from arriero.launch import edits
 from arriero.launch.context import PAD, context
-from arriero.record import Edit
 
 GOTCHA = Gotcha(
     kind=Class.FRAMEWORK,
@@ -52,7 +53,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, asked = facts.launch.params, facts.command.number("-c")
+    request, asked = facts.launch.params, facts.launch.context_asked
     if not asked or asked < 0 or request.kv_unified:
         return
     made = context(asked, request.n_seq_max, unified=False)
@@ -61,7 +62,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     yield Found(
         because=f"-c {asked} for {request.n_seq_max} slots becomes {made.n_ctx} tokens,"
         f" {made.n_ctx_seq} for each slot",
-        edit=(Edit(flag="-np", value=str(max(1, asked // PAD))),),
+        edit=edits_of(edits.slots(facts.command, max(1, asked // PAD))),
         flag="-np",
     )
 

@@ -57,10 +57,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command = facts.command
-    if command.switch("--warmup") is False or facts.launch.params.embeddings:
+    launch = facts.launch
+    if not launch.warmup or launch.params.embeddings:
         return
-    small = next((flag for flag in ("-c", "-b") if command.number(flag) == 1), None)
+    small = "-c" if launch.context_asked == 1 else "-b" if launch.batch.tokens == 1 else None
     if small is not None:
         least = "256" if small == "-c" else "32"
         yield Found(

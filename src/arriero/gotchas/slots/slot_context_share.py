@@ -65,7 +65,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, asked = facts.launch.params, facts.command.number("-c") or 0
+    request, asked = facts.launch.params, facts.launch.context_asked or 0
     slots = request.n_seq_max
     if asked <= 0 or slots < 2 or request.kv_unified:
         return

@@ -56,10 +56,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.embeddings or not 0 < (facts.command.number("-b") or 0) < request.n_seq_max:
+    request, batch = facts.launch.params, facts.launch.batch
+    if request.embeddings or not batch.given or not 0 < batch.tokens < request.n_seq_max:
         return
-    auto = " (-np is not given)" if facts.command.number("-np") is None else ""
+    auto = "" if facts.launch.slots.given else " (-np is not given)"
     yield Found(
         because=f"{request.n_seq_max} slots{auto} and -b {request.n_batch}: a batch cannot hold one"
         " token per slot",
