@@ -15,7 +15,7 @@ from arriero.base.buffers import is_on_host
 from arriero.base.sizes import MIB
 from arriero.base.words import Component, Cost, Kind
 from arriero.command import Command
-from arriero.launch import edits
+from arriero.launch import edits, launch_of
 from arriero.logs.model import Failure
 
 
@@ -80,10 +80,7 @@ def context(tokens: int) -> Change:
 
 def caches_off(command: Command) -> Change | None:
     """No saved prompts and no checkpoints; null if there is nothing to turn off."""
-    settings: dict[str, str | None] = {}
-    for flag, spelling in (("--cache-ram", "-cram"), ("--ctx-checkpoints", "-ctxcp")):
-        if command.flags.get(flag) is not None and command.value(flag) != "0":
-            settings[spelling] = "0"
+    settings = edits.caches_off(command)
     if not settings:
         return None
     return Change(
@@ -127,13 +124,15 @@ def remedies(failure: Failure, command: Command, *, n_ubatch: int) -> tuple[Chan
     on_device = failure.device is not None and not is_on_host(failure.device)
     if (off := caches_off(command)) is not None and _may_be_caches(failure):
         found.append(off)
-    if component is Component.COMPUTE and command.value("-fa") in {"off", "0"}:
+    launch = launch_of(command)
+    if component is Component.COMPUTE and launch.params.flash_attn == "off":
         found.append(_FLASH)
     if component in {Component.COMPUTE, Component.GRAPH}:
         found += [_micro_batch(n) for n in (n_ubatch // 2, n_ubatch // 4, n_ubatch // 8) if n >= 32]
-    if component is Component.WEIGHTS and command.switch("--mmap") is False:
-        found.append(_MAPPED)
-    if component is Component.WEIGHTS and on_device and command.value("-ngl") is not None:
+    if component is Component.WEIGHTS and (mapped := edits.mapped(command)):
+        why = "mapped pages of the file can be dropped and read again; copies cannot"
+        found.append(Change("weights mapped, not read", Cost.FREE, why, mapped))
+    if component is Component.WEIGHTS and on_device and launch.layers_given is not None:
         found.append(_LAYERS)
     return tuple(sorted(found, key=lambda change: change.cost.rank))
 
@@ -142,7 +141,7 @@ def untried(failure: Failure, command: Command) -> tuple[str, ...]:
     """What else changes this component, and what it would cost: for the user to decide."""
     known = command.flags.get
     match failure.component:
-        case Component.KV if known("-ctk") is not None and command.value("-ctk") is None:
+        case Component.KV if known("-ctk") is not None and not command.has("-ctk"):
             return ("-ctk q8_0 -ctv q8_0 (quality; about half of the KV cache)",)
         case Component.RS:
             return ("quantised KV (quality; does not shrink RS)",)
@@ -159,12 +158,6 @@ _FLASH: Final = Change(
     Cost.FREE,
     "without it the attention scores of the whole context are kept",
     {"-fa": "on"},
-)
-_MAPPED: Final = Change(
-    "weights mapped, not read",
-    Cost.FREE,
-    "mapped pages of the file can be dropped and read again; copies cannot",
-    {"--mmap": "on"},
 )
 _LAYERS: Final = Change(
     "let the server choose the layers",

@@ -12,9 +12,10 @@ from arriero.base.sizes import mib
 from arriero.base.words import Component, Cost
 from arriero.command import Command
 from arriero.gguf import Header
-from arriero.launch import caches
+from arriero.launch import caches, edits, launch_of
 from arriero.launch.caches import DEFAULT_CACHE_MIB
 from arriero.launch.context import context_step
+from arriero.launch.edits import Settings
 from arriero.memory.frontier import WhatIf, lacking
 from arriero.memory.pools import short
 from arriero.record import Advice, Plan, PlanBuffer, PlanPool
@@ -28,8 +29,7 @@ _LITTLE: Final = 50
 """A change that saves less than this part of what is missing is not worth its line."""
 _SHOWN_FITTING: Final = 6
 _SHOWN_SHORT: Final = 3
-_PLAIN_TYPES: Final = frozenset({None, "f16", "bf16", "f32"})
-_UNMAPPED: Final = frozenset({"none", "dio"})
+_PLAIN_TYPES: Final = frozenset({"f16", "bf16", "f32"})
 
 
 @dataclass(frozen=True)
@@ -278,17 +278,14 @@ class _Kinds:
     # free
 
     def flash(self, command: Command) -> Change | None:
-        if command.value("-fa") not in ("off", "0", "false", "disabled"):
+        if launch_of(command).params.flash_attn != "off":
             return None
         return _change(Cost.FREE, "the scores of the whole context are not kept", {"-fa": "on"})
 
     def mapped(self, command: Command) -> Change | None:
         why = "mapped pages of the file can be dropped and read again; copies cannot"
-        if self._flags.get("-lm") is not None and command.value("-lm") in _UNMAPPED:
-            return _change(Cost.FREE, why, {"-lm": "mmap"})
-        if command.switch("--mmap") is not False:
-            return None
-        return _change(Cost.FREE, why, {"--mmap": "on"})
+        settings = edits.mapped(command)
+        return _change(Cost.FREE, why, settings) if settings else None
 
     # prompt reuse
 
@@ -334,15 +331,15 @@ class _Kinds:
         layers = self._base.model.n_layer
         if not self._header.metadata.get(f"{arch}.expert_count") or not layers:
             return None
-        if command.has("-cmoe") or command.has("-ot"):
+        fewest = launch_of(command).expert_layers
+        if fewest is None:
             return None
-        fewest = command.number("-ncmoe") or 0
         return self._solved(
             command, Cost.SPEED, "-ncmoe", range(layers, fewest, -1), self._short - {"host"}
         )
 
     def kv_to_host(self, command: Command) -> Change | None:
-        if command.switch("-kvo") is False:
+        if not launch_of(command).params.offload_kqv:
             return None
         return self._known(Cost.SPEED, "attention is computed beside its cache", {"-kvo": "off"})
 
@@ -350,7 +347,7 @@ class _Kinds:
         layers = self._base.model.n_layer
         if not layers:
             return None
-        given = command.number("-ngl")
+        given = launch_of(command).layers_given
         most = layers + 1 if given is None or given < 0 else min(given, layers + 1)
         return self._solved(command, Cost.SPEED, "-ngl", range(most), self._short - {"host"})
 
@@ -363,7 +360,7 @@ class _Kinds:
         unified = context.kv_unified
 
         def fewer(count: int) -> Change:
-            return slots(count, unified=unified and count > 1, command=command)
+            return slots(count, unified=unified, command=command)
 
         counts = range(1, context.n_seq_max)
         found = self._what_if.largest(counts, lambda n: fewer(n).apply(command))
@@ -378,8 +375,8 @@ class _Kinds:
 
     def cache_types(self, command: Command) -> Change | None:
         """Needs flash attention: a quantised V cache without it is refused."""
-        given = (command.value("-ctk"), command.value("-ctv"))
-        if not set(given) <= _PLAIN_TYPES or self.flash(command) is not None:
+        params = launch_of(command).params
+        if not {params.type_k, params.type_v} <= _PLAIN_TYPES or params.flash_attn == "off":
             return None
         return self._known(Cost.QUALITY, "half of the KV cache", {"-ctk": "q8_0", "-ctv": "q8_0"})
 
@@ -401,13 +398,13 @@ class _Kinds:
         found = self._what_if.largest(values, change, within)
         return _change(cost, "", {flag: str(values[0] if found is None else found)})
 
-    def _known(self, cost: Cost, why: str, settings: dict[str, str | None]) -> Change | None:
+    def _known(self, cost: Cost, why: str, settings: Settings) -> Change | None:
         """The change, if this engine has all its flags."""
         known = all(self._flags.knows(flag) for flag in settings)
         return _change(cost, why, settings) if known else None
 
 
-def _change(cost: Cost, why: str, settings: dict[str, str | None]) -> Change:
+def _change(cost: Cost, why: str, settings: Settings) -> Change:
     return Change(" ".join(settings), cost, why, settings)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from arriero.command import Command
+from arriero.launch.caches import CHECKPOINTS, PROMPT_CACHE, checkpoints, prompt_cache
+from arriero.launch.loading import loading_of
 from arriero.launch.slots import slots_of
 
 Settings = Mapping[str, str | None]
@@ -92,3 +94,20 @@ def context(tokens: int) -> Settings:
 def with_context(command: Command, tokens: int) -> Command:
     """The command with a context of that many tokens in all slots together."""
     return with_settings(command, context(tokens))
+
+
+def mapped(command: Command) -> Settings:
+    """What has the weights mapped from the file; empty where they are, or are locked instead."""
+    loading = loading_of(command)
+    if loading.mapped or loading.locked:
+        return {}
+    settings: dict[str, str | None] = {"-dio": None} if command.has("-dio") else {}
+    if command.has("-lm"):  # the last flag counts: the other one goes
+        return {**settings, "--mmap": None, "-lm": "mmap"}
+    return {**settings, "--mmap": "on"} if command.has("--mmap") else settings
+
+
+def caches_off(command: Command) -> Settings:
+    """What turns saved prompts and checkpoints off; empty where both are."""
+    limits = {PROMPT_CACHE: prompt_cache(command), CHECKPOINTS: checkpoints(command)}
+    return {flag: "0" for flag, limit in limits.items() if limit != 0}

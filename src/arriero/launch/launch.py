@@ -44,6 +44,9 @@ class Launch:
     """The least context that fit takes, per slot where slots are separate."""
     layers_given: int | None
     """``-ngl`` as llama.cpp numbers it, null where it is left to the engine; -2 is ``all``."""
+    expert_layers: int | None
+    """``-ncmoe``: so many first layers keep their experts on the host; null where ``-cmoe`` or
+    ``-ot`` decide."""
     workers: tuple[str, ...]
     """Endpoints of the RPC workers, each once."""
     mmap: bool
@@ -88,11 +91,16 @@ class Launch:
 
 
 def launch_of(
-    command: Command, model: Path, *, n_ctx_train: int = 0, build: int | None = None
+    command: Command,
+    model: Path | None = None,
+    *,
+    n_ctx_train: int = 0,
+    build: int | None = None,
 ) -> Launch:
     """What the server makes of a command.
 
     Args:
+        model: The file to put into the parameters, where it is not the one that the command names.
         n_ctx_train: The model's training context; a command without ``-c`` may ask for several.
         build: For defaults that changed.
     """
@@ -100,6 +108,7 @@ def launch_of(
     may_fit, kinds = fits(command), drafting.speculation(command)
     tokens = tokens_of(asked, slots, fit=may_fit, n_ctx_train=n_ctx_train, build=build)
     loading = loading_of(command)
+    model = model or Path(command.model_path() or "")
     params = _params(command, model, slots, tokens, kinds)
     return Launch(
         params=params,
@@ -111,6 +120,7 @@ def launch_of(
         fit_targets=fit_targets(command),
         fit_ctx=fit_context(command),
         layers_given=placement.layers_given(command),
+        expert_layers=placement.expert_layers(command),
         workers=placement.workers(command),
         mmap=loading.mapped,
         mlock=loading.locked,

@@ -53,6 +53,13 @@ def workers(command: Command) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in named if name))
 
 
+def expert_layers(command: Command) -> int | None:
+    """First layers whose experts stay on the host; None where ``-cmoe`` or ``-ot`` decide."""
+    if command.switch("-cmoe") is True or command.has("-ot"):
+        return None
+    return max(0, command.number("-ncmoe") or 0)
+
+
 def overrides(command: Command, *names: str) -> tuple[tuple[str, str], ...]:
     """Pattern and buffer type of ``-ot``, ``-cmoe`` and ``-ncmoe``, or of the flags named.
 

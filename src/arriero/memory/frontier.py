@@ -13,6 +13,7 @@ from arriero.command import Command
 from arriero.launch import edits
 from arriero.launch.caches import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.launch.context import PAD, context_step
+from arriero.launch.slots import slots_of
 from arriero.memory.pools import HOST, short
 from arriero.record import FrontierPoint, Plan, PlanPool
 
@@ -200,8 +201,8 @@ def _capped(smallest: Command, what_if: WhatIf) -> dict[str, str]:
 
 
 def _slot_counts(command: Command) -> list[int]:
-    asked = command.number("-np") or 0
-    most = asked if asked > 0 else _MOST_SLOTS
+    asked = slots_of(command)
+    most = asked.count if asked.given else _MOST_SLOTS
     powers = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most]
     return [*powers, most]
 

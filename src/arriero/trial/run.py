@@ -29,6 +29,7 @@ from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
 from arriero.command import Command
 from arriero.engine import Engine, compiled_for, is_binary
 from arriero.launch import Serving, serving_of
+from arriero.launch.caches import prompt_cache
 from arriero.logs import LogReader, Mark
 from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
@@ -276,7 +277,7 @@ class _TrialRun:
                 n_ctx_slot=n_ctx_slot,
                 n_ubatch=effective.n_ubatch or 512,
                 marks=self.marks,
-                prompt_cache=command.value("--cache-ram") != "0",
+                prompt_cache=prompt_cache(command) != 0,
                 alive=lambda: running.poll() is None,
                 answered=answered,
             )
