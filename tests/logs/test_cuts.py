@@ -16,7 +16,7 @@ import pytest
 from arriero.base.words import Component, Evidence
 from arriero.logs import LogReader, read_log
 from arriero.logs.model import Failure
-from arriero.logs.story import MEMORY
+from arriero.logs.story.cause import MEMORY
 
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = {

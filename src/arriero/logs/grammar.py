@@ -105,6 +105,10 @@ class To(StrEnum):
     """Who started the engine tries again, if it had failed."""
     WORKER = "worker"
     """The process is a worker (``ggml-rpc-server``)."""
+    PINNED = "pinned"
+    """Pinned memory was refused; the next line may say why."""
+    IN_ANY_CASE = "in_any_case"
+    """Said whether or not what was asked for was granted."""
     RESTART = "restart"
     """Somebody starts the process again and again; the fact ``times`` says how often."""
     FEATURES = "features"
@@ -141,7 +145,7 @@ class Of(StrEnum):
     """The size of the request just refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """One kind of message. Named groups of ``pattern`` are the facts it holds.
 
@@ -186,6 +190,9 @@ class Rule:
     notice: str | None = None
     """Id of the notice (a key of ``NOTICES``) that is shown of it."""
     to: To | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Rule:
+        return self  # there is one of each row
 
     @property
     def of_kernel(self) -> bool:

@@ -114,7 +114,7 @@ class LogReader:
         """
         if self._known[0] != self._lines:
             story = self._main
-            self._known = (self._lines, verdict.judge(story, story.start, None)[0])
+            self._known = (self._lines, verdict.judge(story.process, story.start, None)[0])
         return self._known[1]
 
     def readings(self, exit_status: int | None = None) -> tuple[Reading, ...]:

@@ -34,7 +34,7 @@ from arriero.logs.lines import (
 from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.quoted import Listener, Manner, opening
 from arriero.logs.reader import LogReader
-from arriero.logs.story import NEAR, bytes_of
+from arriero.logs.story.cause import NEAR, bytes_of
 
 BLOCK: Final = 1 << 20
 LONGEST: Final = 1 << 16
