@@ -21,6 +21,7 @@ from tests.limits import above
 pytestmark = pytest.mark.engine
 
 MANY = "128"
+SERVED = TrialOutcome.SERVED
 FEW = ("--no-warmup", "--threads-http", "2")
 """Threads for HTTP are as many as slots or cores, and each takes address space."""
 RUN = Callable[..., Diagnosis]
@@ -66,7 +67,9 @@ def test_every_claim_is_shown_by_a_trial(run: RUN, hybrid: Path, tight: Limit) -
     assert trials[2].change == {}
     edge = found.boundary["-np"]
     runs = [(trials[n].change["-np"][1], trials[n].outcome) for n in edge.trials]
-    assert runs.count((edge.served, TrialOutcome.SERVED)) >= 2
+    served = [n for n, run in zip(edge.trials, runs, strict=True) if run == (edge.served, SERVED)]
+    left = trials[served[0]].headroom
+    assert len(served) >= 2 or (left or 0) >= 8 * MIB, "near an edge one run proves little"
     assert (edge.fails, TrialOutcome.FAILED) in runs
     assert edge.served is not None
     assert edge.fails is not None

@@ -35,10 +35,10 @@ STANDARD = 8
 STEP = Step(name="prompts in turn", sent=1, ok=1, failed=0, shown_by="a line")
 
 
-def command_of(flags: str) -> Command:
+def command_of(flags: str, environ: Mapping[str, str] | None = None) -> Command:
     # as many HTTP threads on every machine: their stacks are address space
     words = ["llama-server", "-m", "m.gguf", "--threads-http", "2", *flags.split()]
-    return parse_command(words, builtin_flags(), {})
+    return parse_command(words, builtin_flags(), environ or {})
 
 
 def point_of(command: Command) -> Point:
@@ -95,9 +95,15 @@ class World:
     limit: Limit | None = field(default_factory=lambda: Limit(2048 * MIB, LimitKind.ADDRESS_SPACE))
     host_free: int | None = None
     copy: Path | None = None
+    copy_server: Server | None = None
+    """What the copy takes, where it is not what the model does."""
     seconds_each: float = 1.0
     fails_with: Failure | None = None
     """The failure of every start, if any."""
+    odd_failure: Failure | None = None
+    """The failure of odd starts, where it is not one of memory."""
+    flaky: frozenset[int] = frozenset()
+    """Trials that break on a request, whatever memory there is."""
     unnamed: Callable[[int], bool] = lambda n: False
     """Trials whose log lost the line that names the cause."""
     noise: Callable[[int], int] = lambda n: 0
@@ -131,11 +137,11 @@ class World:
         return self._trial(spec, hangs)
 
     def _trial(self, spec: TrialSpec, hangs: bool) -> Trial:
-        point, server = point_of(spec.command), self.server
+        point, server = point_of(spec.command), self._server(spec)
         base = server.libraries + self.noise(spec.n)
         if "MALLOC_ARENA_MAX" not in {**spec.command.environ, **spec.env}:
             base += server.arenas
-        taken, buffers, failure = self._load(spec.n, point, base)
+        taken, buffers, failure = self._load(server, spec.n, point, base)
         if hangs:
             failure = Failure(kind=Kind.HANG, fatal=True, line=1, text="no log line")
         ready = failure is None
@@ -170,14 +176,20 @@ class World:
     def capacity(self) -> int:
         return self.limit.bytes if self.limit else (self.host_free or 1 << 60)
 
-    def _load(self, n: int, point: Point, taken: int) -> tuple[int, list[Buffer], Failure | None]:
+    def _server(self, spec: TrialSpec) -> Server:
+        copied = self.copy is not None and spec.command.value("-m") == str(self.copy)
+        return self.copy_server if copied and self.copy_server is not None else self.server
+
+    def _load(
+        self, server: Server, n: int, point: Point, taken: int
+    ) -> tuple[int, list[Buffer], Failure | None]:
         """Bytes taken, buffers printed, and what failed, if the start did."""
         if self.fails_with is not None:
             return taken, [], self.fails_with
-        if self.server.odd(point) is TrialOutcome.FAILED:
-            return taken, [], refused(Component.COMPUTE, 1, named=True)
+        if server.odd(point) is TrialOutcome.FAILED:
+            return taken, [], self.odd_failure or refused(Component.COMPUTE, 1, named=True)
         buffers: list[Buffer] = []
-        for component, size in self.server.parts(point):
+        for component, size in server.parts(point):
             if taken + size > self.capacity:
                 return taken, buffers, refused(component, size, named=not self.unnamed(n))
             taken += size
@@ -186,11 +198,11 @@ class World:
 
     def _serve(self, spec: TrialSpec, taken: int) -> tuple[Failure | None, int, Requests]:
         """What broke the load, if anything did; bytes at the peak; requests."""
-        server, asked = self.server, max(STANDARD, spec.workload.min_requests)
+        server, asked = self._server(spec), max(STANDARD, spec.workload.min_requests)
         peak = taken + server.serving
         if spec.command.value("-cram") != "0":
             peak += server.cached
-        odd = server.odd(point_of(spec.command)) is TrialOutcome.READY
+        odd = server.odd(point_of(spec.command)) is TrialOutcome.READY or spec.n in self.flaky
         broke = server.breaks_at is not None and asked >= server.breaks_at
         if peak > self.capacity or odd:
             return broken("bad_alloc"), self.capacity, Requests(sent=asked, ok=asked - 1, failed=1)
@@ -259,16 +271,15 @@ def diagnose(
     world: World, flags: str, forecast: NoForecast | None = None, **options: Any
 ) -> Diagnosis:
     """The diagnosis of a command in this world, by a forecast that knows it unless one is given."""
-    chosen: Mapping[str, Any] = {"verify_requests": 64, **options}
-    baseline = msgspec.structs.replace(example_baseline(), devices=())
-    if baseline.model is not None:
-        model = msgspec.structs.replace(baseline.model, n_ctx_train=TRAINED)
-        baseline = msgspec.structs.replace(baseline, model=model)
-    reporter = chosen.get("reporter") or Reporter()
-    problem = Problem(
-        id="diag-1",
-        command=command_of(flags),
-        baseline=baseline,
-        **{k: v for k, v in chosen.items() if k != "reporter"},
-    )
+    chosen: dict[str, Any] = {"verify_requests": 64, **options}
+    reporter = chosen.pop("reporter", None)
+    command = command_of(flags, chosen.pop("environ", None))
+    baseline = example_baseline()
+    if not chosen.pop("devices", False):
+        baseline = msgspec.structs.replace(baseline, devices=())
+    assert baseline.model is not None
+    model = msgspec.structs.replace(baseline.model, n_ctx_train=chosen.pop("trained", TRAINED))
+    baseline = msgspec.structs.replace(baseline, model=model)
+    world.limit = chosen.pop("limit", world.limit)
+    problem = Problem(id="diag-1", command=command, baseline=baseline, **chosen)
     return run_diagnosis(problem, world, forecast or Knowing(world.server), reporter)

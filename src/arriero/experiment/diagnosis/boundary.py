@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import msgspec
 
 from arriero.base.words import TrialOutcome
 from arriero.command import Command
-from arriero.experiment.diagnosis.evidence import boundary_of, difference, why
+from arriero.experiment.diagnosis.evidence import boundary_of, difference
 from arriero.experiment.diagnosis.problem import Base, Problem
 from arriero.experiment.diagnosis.protocols import Point, Runner
 from arriero.experiment.diagnosis.record import Record
@@ -22,8 +23,8 @@ from arriero.launch.context import context_step
 from arriero.launch.edits import with_context, with_slots
 from arriero.record import Trial
 
-TYPICAL_LAUNCHES: Final = 9
-"""Small, as given, three around the edge of slots, three around that of context, the proof."""
+TYPICAL_LAUNCHES: Final = 7
+"""Small, as given, two around the edge of slots, two around that of context, the proof."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,13 @@ class Line:
     point: Callable[[int], Point]
     command: Callable[[int], Command]
     held: Mapping[str, Any]
+    may_prove: Callable[[int], bool]
+    """Whether a value would be recommended if it served: then it is asked for that load at once."""
 
-    @property
+    def has(self, value: int) -> bool:
+        return self.low <= value <= self.high and (value - self.low) % self.step == 0
+
+    @cached_property
     def points(self) -> Sequence[Point]:
         return [self.point(value) for value in range(self.low, self.high + 1, self.step)]
 
@@ -77,6 +83,7 @@ class Boundaries:
             point=lambda count: Point(count, tokens, unified),
             command=lambda count: with_slots(pinned, count, unified=unified),
             held={"-c": tokens, **self._beside(base)},
+            may_prove=self._is_safe_count,
         )
 
     def _context(self, base: Base, slots: int) -> Line:
@@ -96,7 +103,18 @@ class Boundaries:
             point=lambda tokens: Point(slots, tokens, unified),
             command=lambda tokens: with_context(pinned, tokens),
             held={"-np": slots, **self._beside(base)},
+            may_prove=lambda tokens: self._is_safe_context(tokens, slots),
         )
+
+    def _is_safe_count(self, count: int) -> bool:
+        return count == self._sizing.slots or self._sizing.safe_slots(count)[0] == count
+
+    def _is_safe_context(self, tokens: int, slots: int) -> bool:
+        """Whether this context would be recommended, which it is where no count of slots served."""
+        by_slots = self._record.boundaries.get("-np")
+        if by_slots is not None and by_slots.served is not None:
+            return False
+        return self._sizing.safe_context(tokens, slots) == tokens
 
     def _beside(self, base: Base) -> dict[str, Any]:
         """What is held beside the other variable: flags that differ from the command as given."""
@@ -105,33 +123,63 @@ class Boundaries:
 
     def _search(self, line: Line, base: Base) -> None:
         search = Search(line.low, line.high, line.step, soft=line.soft)
-        seen: list[tuple[int, Trial]] = []
         copy = self._weightless_copy()
+        seen = [] if copy is not None else self._known(search, line, base)
         while (value := self._next(search, line)) is not None:
-            command = line.command(value)
+            command, requests = line.command(value), 0
             if copy is not None:
                 command = command.with_value("-m", str(copy))
-            trial = self._trials.run(why(line.flag, value, search), command, base.env)
+            again = bool(self._record.runs_of(command, base.env))
+            if copy is None and not again and line.may_prove(value):
+                requests = self._problem.verify_requests
+            purpose = f"{line.flag} {value}{' once more' if again else ''}: {search.reason}"
+            trial = self._trials.run(purpose, command, base.env, requests=requests)
             if not trial.valid:
                 self._record.notes.append(
                     f"{line.flag} {value}: {trial.why_invalid}; proves nothing"
                 )
                 return
+            if requests and trial.outcome is TrialOutcome.READY:
+                continue  # it may still serve the standard load, which boundaries are about
             seen.append((value, trial))
-            search.observe(value, trial.outcome)
+            search.observe(value, trial.outcome, clear=self._sizing.clear(trial))
             self._record.boundaries[line.flag] = boundary_of(search, seen, dict(line.held))
             self._trials.save()
+        if seen:
+            self._record.boundaries[line.flag] = boundary_of(search, seen, dict(line.held))
         if copy is not None:
             self._confirm(line, base)
+
+    def _known(self, search: Search, line: Line, base: Base) -> list[tuple[int, Trial]]:
+        """What earlier trials showed: those that differ in the one variable and in nothing else.
+
+        A start that failed would have failed before any load, and what served more requests has
+        served these; a longer load that broke says nothing of the standard one.
+        """
+        found: list[tuple[int, Trial]] = []
+        for value in sorted({t.command.number(line.flag) or 0 for t in self._record.tried}):
+            if not line.has(value):
+                continue
+            for run in self._record.runs_of(line.command(value), base.env):
+                if run.requests and run.trial.outcome is TrialOutcome.READY:
+                    continue
+                found.append((value, run.trial))
+                clear = self._sizing.clear(run.trial)
+                search.know(value, run.trial.outcome, clear=clear)
+        return found
 
     def _next(self, search: Search, line: Line) -> int | None:
         points = line.points
 
-        def expected(*, serving: bool) -> int | None:
-            count = self._sizing.fitting(points, serving=serving)
+        def value(count: int | None) -> int | None:
             return None if count is None else line.low + (count - 1) * line.step
 
-        return search.next(expected(serving=True), expected(serving=False))
+        serves = self._sizing.fitting(points)
+        starts = self._sizing.fitting(points, serving=False)
+        grain, differs = self._sizing.grain(points, serves or 0)
+        if grain > 1:  # runs may end either way at the edge itself: aim where one run is enough
+            serves = self._sizing.fitting(points, differs * 5 // 4)
+        return search.next(value(serves), value(starts), grain)
 
     # ---- a copy without weights ------------------------------------------------------------
 

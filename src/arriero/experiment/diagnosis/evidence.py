@@ -70,17 +70,6 @@ def what_moved(trial: Trial, command: Command, layers_before: int | None) -> str
     return None
 
 
-def why(flag: str, value: int, search: Search) -> str:
-    """What a trial of the search is for."""
-    if search.served[value]:
-        return f"{flag} {value} once more: near an edge one run proves little"
-    if search.best is None and search.edge is None:
-        return f"{flag} {value}: where the sizes put the edge"
-    if search.best is not None and search.edge is None:
-        return f"{flag} {value}: from where the start should fail"
-    return f"{flag} {value}: next to the edge"
-
-
 def boundary_of(
     search: Search, seen: Sequence[tuple[int, Trial]], held: dict[str, Any]
 ) -> Boundary:

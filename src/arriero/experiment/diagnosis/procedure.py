@@ -16,16 +16,13 @@ from arriero.experiment.diagnosis.problem import Base, Problem, base_of, control
 from arriero.experiment.diagnosis.proof import Proof
 from arriero.experiment.diagnosis.protocols import Forecast, NoForecast, Reporter, Runner
 from arriero.experiment.diagnosis.record import Record
-from arriero.experiment.diagnosis.sizing import SMALL_CONTEXT, Sizing
+from arriero.experiment.diagnosis.sizing import MEMORY_KINDS, SMALL_CONTEXT, Sizing
 from arriero.experiment.diagnosis.trials import OutOfBudgetError, Trials
 from arriero.launch.edits import with_settings
 from arriero.logs.model import Failure
 from arriero.machine.cpu import INSTEAD
 from arriero.record import Diagnosis, Trial
 
-MEMORY_KINDS: Final = frozenset(
-    {Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH}
-)
 _HOPELESS: Final = frozenset({Kind.CONFIG, Kind.MODEL, Kind.ENVIRONMENT})
 """Kinds that no amount of memory changes: further launches would show the same."""
 

@@ -121,7 +121,8 @@ class Proof:
     # ---- the proof -------------------------------------------------------------------------
 
     def _prove(self, candidate: Candidate) -> bool:
-        trial = self._trials.run(
+        """Whether the candidate serves its load: in a trial of the search, or in one of its own."""
+        trial = self._shown(candidate) or self._trials.run(
             "verification of the recommendation",
             candidate.command,
             candidate.env,
@@ -131,6 +132,12 @@ class Proof:
             return False
         self._record.recommendation = self._proved(candidate, trial)
         return True
+
+    def _shown(self, candidate: Candidate) -> Trial | None:
+        """A trial of exactly this command that was asked for as many requests."""
+        runs = self._record.runs_of(candidate.command, candidate.env)
+        asked = self._problem.verify_requests
+        return next((run.trial for run in reversed(runs) if run.requests >= asked), None)
 
     def _proved(self, candidate: Candidate, trial: Trial) -> Recommendation:
         shown = bool(trial.steps) and all(step.shown_by for step in trial.steps)

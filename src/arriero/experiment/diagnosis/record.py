@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from arriero.base.words import TrialOutcome
 from arriero.command import Command
 from arriero.experiment.diagnosis.evidence import verdict_of
 from arriero.experiment.diagnosis.problem import Problem
@@ -21,6 +23,11 @@ class Tried:
     command: Command
     env: Mapping[str, str]
     requests: int
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """What was in force for each flag."""
+        return self.command.effective()
 
 
 @dataclass
@@ -49,6 +56,21 @@ class Record:
     def as_given(self) -> list[Trial]:
         """Trials of the command as given."""
         return [trial for trial in self.trials if not trial.change]
+
+    @property
+    def latest_served(self) -> Trial | None:
+        """The last valid trial beside the baseline that served."""
+        good = (t for t in self.trials if t.valid and t is not self.small)
+        return next((t for t in reversed([*good]) if t.outcome is TrialOutcome.SERVED), None)
+
+    def runs_of(self, command: Command, env: Mapping[str, str]) -> list[Tried]:
+        """Valid trials of exactly this command in this environment, whatever they were for."""
+        settings, same = command.effective(), dict(env)
+        return [
+            tried
+            for tried in self.tried
+            if tried.trial.valid and dict(tried.env) == same and tried.settings == settings
+        ]
 
     @property
     def failure(self) -> Failure | None:

@@ -2,14 +2,19 @@
 
 The search knows nothing of llama.cpp. It is told how each value ended (served, ready, failed), is
 offered predictions of both edges, and says which value to try next. It wants the largest serving
-value seen serving twice and a value whose start was seen failing, with as little as possible
-between the two; every number it gives was shown by a trial.
+value and a value whose start was seen failing, with as little as possible between the two; every
+number it gives was shown by a trial.
+
+How often the largest serving value must be seen serving: twice, since near an edge the next run of
+the same value may end otherwise. Once is enough where that run was clear of the edge, which is for
+whoever saw it to say, and where no two runs of this search disagree.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from arriero.base.words import TrialOutcome
@@ -19,6 +24,15 @@ SOFT_LAUNCHES: Final = 4
 _HARD_LAUNCHES: Final = 20
 
 
+class Reason(StrEnum):
+    """Why a value is tried."""
+
+    PREDICTED = "where the sizes put the edge"
+    BEYOND = "from where the start should fail"
+    NEXT = "next to the edge"
+    AGAIN = "near an edge one run proves little"
+
+
 @dataclass
 class Search:
     """A search on the grid ``low, low + step, … high``.
@@ -26,6 +40,11 @@ class Search:
     Args:
         repeats: How often the largest serving value must have been seen serving.
         soft: Launches after which only what is missing is still tried.
+
+    Attributes:
+        clear: Values that were seen serving far enough from the edge.
+        launches: Trials that the search itself asked for.
+        reason: Why the value that :meth:`next` gave last is tried.
     """
 
     low: int
@@ -36,17 +55,24 @@ class Search:
     served: Counter[int] = field(default_factory=Counter)
     ready: Counter[int] = field(default_factory=Counter)
     failed: Counter[int] = field(default_factory=Counter)
+    clear: set[int] = field(default_factory=set)
+    launches: int = 0
+    reason: Reason = Reason.PREDICTED
 
-    def observe(self, value: int, outcome: TrialOutcome) -> None:
+    def know(self, value: int, outcome: TrialOutcome, *, clear: bool = False) -> None:
+        """Take what an earlier trial showed, which this search did not ask for."""
         {
             TrialOutcome.SERVED: self.served,
             TrialOutcome.READY: self.ready,
             TrialOutcome.FAILED: self.failed,
         }[outcome][value] += 1
+        if clear and outcome is TrialOutcome.SERVED:
+            self.clear.add(value)
 
-    @property
-    def launches(self) -> int:
-        return self.served.total() + self.ready.total() + self.failed.total()
+    def observe(self, value: int, outcome: TrialOutcome, *, clear: bool = False) -> None:
+        """Take what the value that was asked for showed."""
+        self.launches += 1
+        self.know(value, outcome, clear=clear)
 
     @property
     def edge(self) -> int | None:
@@ -63,7 +89,10 @@ class Search:
     def shown(self) -> int | None:
         """:attr:`best`, once it has been seen serving often enough."""
         best = self.best
-        return best if best is not None and self.served[best] >= self.repeats else None
+        if best is None:
+            return None
+        once = best in self.clear and self.band is None
+        return best if once or self.served[best] >= self.repeats else None
 
     @property
     def largest_ready(self) -> int | None:
@@ -85,12 +114,14 @@ class Search:
             return None
         return (self.low if self.best is None else self.best, top)
 
-    def next(self, serves: int | None, starts: int | None) -> int | None:
+    def next(self, serves: int | None, starts: int | None, grain: int = 1) -> int | None:
         """The value to try next; None when nothing is left to learn.
 
         Args:
             serves: The largest value expected to serve, null without a basis.
             starts: The largest value expected to start.
+            grain: Steps between values that runs cannot tell apart: what two runs of one command
+                differ by. Nothing is tried between edges that are no further apart.
         """
         if self.launches >= _HARD_LAUNCHES:
             return None
@@ -99,36 +130,47 @@ class Search:
         best, edge = self.best, self.edge
         floor = self.low if best is None else best + self.step
         ceiling = self.high if edge is None else edge - self.step
+        self.reason = Reason.NEXT if self.launches and edge is not None else Reason.PREDICTED
         if best is None:
             return None if floor > ceiling else self._guess(serves, floor, ceiling)
-        if self.fails is None and floor <= self.high and (value := self._beyond(starts)):
+        if floor <= self.high and (value := self._beyond(starts, grain)):
+            self.reason = Reason.BEYOND
             return value
-        if floor <= ceiling and self._unexplored(serves, edge):
+        if floor <= ceiling and self._unexplored(serves, edge, grain):
             return self._guess(serves, floor, ceiling)
-        if floor <= ceiling and self.launches < self.soft - 1:
+        left = self.soft - self.launches - (self.shown is None)  # a run more for what was seen once
+        if floor <= ceiling and grain == 1 and left > 0:
+            self.reason = Reason.NEXT
             return floor
-        return best if self.served[best] < self.repeats else None
+        self.reason = Reason.AGAIN
+        return best if self.shown is None else None
 
     def _contradictions(self, serves: int) -> int:
         """Values that did not serve although they were expected to."""
         return sum(value <= serves for value in {*self.ready, *self.failed})
 
-    def _unexplored(self, serves: int | None, edge: int | None) -> bool:
+    def _unexplored(self, serves: int | None, edge: int | None, grain: int) -> bool:
         """Whether a value between the edges is expected to serve, or nobody knows."""
         best = self.low if self.best is None else self.best
         if serves is None:
             return edge is not None or best < self.high
-        return min(serves, self.high) >= best + self.step
+        return min(serves, self.high) >= best + grain * self.step
 
-    def _beyond(self, starts: int | None) -> int | None:
-        """A value whose start is expected to fail; null when none is left or three did not."""
+    def _beyond(self, starts: int | None, grain: int) -> int | None:
+        """A value whose start is expected to fail, below those that did; null when none is left, or
+        three did not fail."""
+        if self.fails is not None:
+            near = starts is None or self.fails <= starts + grain * self.step
+            if near or self.launches >= self.soft - 1:
+                return None
         top = self.largest_ready or self.low
         if starts is None:
             tries, value = self.ready.total(), top + self.step
             return value if 0 < tries < 3 and value <= self.high else None
         tries = sum(v > starts for v in (*self.ready, *self.served))
-        value = max(starts, top) + self.step * (1 if tries < 2 else 4)
-        return value if tries < 3 and value <= self.high else None
+        value = max(starts, top) + self.step * (1, grain, 4 * grain, 0)[min(tries, 3)]
+        below = self.high + self.step if self.fails is None else self.fails
+        return value if tries < 3 and value < below else None
 
     def _guess(self, serves: int | None, floor: int, ceiling: int) -> int:
         """The prediction while it does better than halving would, else the middle."""

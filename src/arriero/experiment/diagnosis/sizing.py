@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from arriero.advice import ARENAS
 from arriero.base.sizes import MIB
-from arriero.base.words import LimitKind, TrialOutcome
+from arriero.base.words import Kind, LimitKind, TrialOutcome
 from arriero.command import Command
 from arriero.experiment.diagnosis.footprint import Footprint, kept_by_host
 from arriero.experiment.diagnosis.printed import PrintedSizes
@@ -16,11 +17,18 @@ from arriero.experiment.diagnosis.problem import Problem, controlled_env
 from arriero.experiment.diagnosis.protocols import Forecast, Point, Runner, Sizes
 from arriero.experiment.diagnosis.record import Record
 from arriero.launch.context import context_step
-from arriero.launch.slots import AUTO_SLOTS
+from arriero.launch.slots import slots_of
 from arriero.memory.threads import stack_bytes
 from arriero.record import Trial
 
 SMALL_CONTEXT: Final = 2048
+MEMORY_KINDS: Final = frozenset(
+    {Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION, Kind.KILLED, Kind.STATE_GROWTH}
+)
+_AROUND: Final = 8
+"""Points on each side of an edge over which the bytes of a step are measured."""
+_FINE: Final = 64
+"""A grain is at most this part of the value: an edge is known to about 1.5 %."""
 _LEAST_MARGIN: Final = 64 * MIB
 _FREE_SHARE: Final = 0.9
 """Of what the host has free, so much may a start take where nothing would stop it."""
@@ -76,17 +84,14 @@ class Sizing:
     @property
     def slots(self) -> int:
         """Slots of the command as given."""
-        asked = self._problem.command.number("-np")
+        given = slots_of(self._problem.command)
         seen = (trial.effective.n_seq_max for trial in self._record.as_given)
-        return asked if asked and asked > 0 else next((n for n in seen if n), AUTO_SLOTS)
+        return given.count if given.given else next((n for n in seen if n), given.count)
 
     @property
     def unified(self) -> bool:
-        """Whether slots share one KV cache as given: left to the server, they do."""
-        command = self._problem.command
-        switch = command.switch("--kv-unified")
-        asked = command.number("-np")
-        return switch if switch is not None else not (asked and asked > 0)
+        """Whether slots share one KV cache as given."""
+        return slots_of(self._problem.command).unified
 
     @property
     def tokens(self) -> int:
@@ -172,6 +177,8 @@ class Sizing:
             used = account.used(trial) if loaded else account.used_when_ready(trial)
             if used is None:
                 continue
+            if serving and not loaded:  # nothing has shown yet what requests take without caches
+                used += self._differs_by(None)
             found = Footprint.anchored(
                 sizes,
                 used,
@@ -201,6 +208,56 @@ class Sizing:
     def _point_of(self, trial: Trial) -> Point:
         seen = trial.effective
         return Point(seen.n_seq_max or self.slots, seen.n_ctx or self.tokens, bool(seen.kv_unified))
+
+    # ---- what another run may take ---------------------------------------------------------
+
+    def clear(self, trial: Trial) -> bool:
+        """Whether a trial served so far from the edge that another run would end no otherwise.
+
+        That needs memory that was counted while it served, under a limit, and a failure that is
+        about memory: what dies of something else may do so at any size.
+        """
+        used, capacity = self.account.used(trial), self.account.capacity
+        failure, limit = self._record.failure, self._runner.limit
+        if trial.outcome is not TrialOutcome.SERVED or failure is None or limit is None:
+            return False
+        if failure.kind not in MEMORY_KINDS or used is None or capacity is None:
+            return False
+        if limit.kind is LimitKind.ADDRESS_SPACE and not self._arenas_are_pinned(trial):
+            return False
+        return capacity - used >= self._differs_by(trial)
+
+    def grain(self, points: Sequence[Point], edge: int) -> tuple[int, int]:
+        """How many steps between points two runs of one command may differ by; those in bytes.
+
+        1 and 0 where a step takes more than that, or where the grain would be a coarse one beside
+        the value itself.
+
+        Args:
+            edge: How many of the points are expected to fit.
+        """
+        footprint, seen = self._footprint(serving=True), self._record.latest_served
+        if footprint is None or self._runner.limit is None or not 0 < edge <= len(points):
+            return 1, 0
+        low, high = max(0, edge - _AROUND), min(len(points), edge + _AROUND) - 1
+        first, last = footprint.totals([points[low], points[high]])
+        if first is None or last is None or last <= first:
+            return 1, 0
+        differs = self._differs_by(seen)
+        grain = differs * (high - low) // (last - first)
+        return (grain, differs) if 1 < grain <= edge // _FINE else (1, 0)
+
+    def _differs_by(self, trial: Trial | None) -> int:
+        """Bytes that two runs of one command may differ by at their peak: what requests took in
+        this one and as much again, and never less than an eighth of the margin."""
+        least = self.margin // 8
+        ready = self.account.used_when_ready(trial) if trial else None
+        peak = self.account.used(trial) if trial else None
+        return least if ready is None or peak is None else max(least, 2 * (peak - ready))
+
+    def _arenas_are_pinned(self, trial: Trial) -> bool:
+        env = {**self._problem.command.environ, **trial.env}
+        return all(env.get(name) == value for name, value in ARENAS.env.items())
 
     # ---- what to recommend -----------------------------------------------------------------
 
