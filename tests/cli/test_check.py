@@ -92,7 +92,7 @@ def test_a_repair_keeps_the_spelling_of_what_it_leaves_alone(place: Place) -> No
         ("check llama-server -m x.gguf", 2, "after --"),
         ("check --budget lots -- llama-server", 2, "--budget"),
         ("check --engine no-engine -- llama-server -m x", 3, "no-engine"),
-        ("check --engine e --assume-build 1 -- llama-server", 2, "exclude each other"),
+        ("check --engine e --assume-build 1 -- llama-server", 2, "not both"),
         ("gotchas frobnicate", 2, "frobnicate"),
         ("gotchas list x", 2, "list takes no ID"),
         ("gotchas show", 2, "show takes one ID"),

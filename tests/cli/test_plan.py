@@ -36,7 +36,7 @@ MISUSE: list[tuple[str | list[Word], int, str]] = [
     ("plan MODEL --budget CUDA0", USAGE, "--budget"),
     ("plan MODEL --budget=host=1GiB,host=2GiB", USAGE, "twice"),
     ("plan MODEL --assume-build x", USAGE, "--assume-build"),
-    ("plan MODEL --assume-build 10434 --engine x", USAGE, "exclude each other"),
+    ("plan MODEL --assume-build 10434 --engine x", USAGE, "not both"),
     ("plan MODEL --budget", USAGE, "--budget"),
     ("plan --gpt-oss-20b-default", USAGE, "--gpt-oss-20b-default"),
     ("plan -- docker run -it image llama-server -m MODEL", USAGE, "inside a container"),

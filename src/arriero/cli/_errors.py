@@ -36,7 +36,7 @@ class OutputError(ArrieroError):
         reason = error.strerror or error
         super().__init__(
             f"cannot write to standard output: {reason}",
-            hint="where does it go? is the disk full there?",
+            hint="is the disk full where it is written?",
         )
 
 

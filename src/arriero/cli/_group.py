@@ -49,7 +49,7 @@ class Command(click.Command):
                 ["--json"],
                 is_flag=True,
                 expose_value=False,
-                help="One JSON document on standard output and nothing else there.",
+                help="Print one JSON document on standard output, and nothing else there.",
             )
         )
 

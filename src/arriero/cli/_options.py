@@ -56,25 +56,26 @@ def _together(*options: Callable[[_F], _F]) -> Callable[[_F], _F]:
 trial_options = _together(
     click.option(
         "--limit", metavar="SIZE", callback=read(parse_size),
-        help="Memory limit for the server, like 3.5GiB.",
+        help="Limit the memory of the server, like 3.5GiB.",
     ),
     click.option(
         "--limit-kind", type=Words(LimitKind),
         default=LimitKind.ADDRESS_SPACE.value, show_default=True,
-        help="What it counts. Address space is not RAM: thread arenas and mapped files count too.",
+        help="What --limit counts. Address space is not RAM: thread arenas and mapped files count.",
     ),
     click.option(
-        "--engine", metavar="PATH", help="The llama-server to use instead of the command's own."
+        "--engine", metavar="PATH", help="Use this llama-server instead of the command's own."
     ),
 )  # fmt: skip
 load_options = _together(
     click.option(
         "--requests", type=click.IntRange(1, 100_000), metavar="N", default=64, show_default=True,
-        help="Requests that must be served at least.",
+        help="Require at least this many requests to be served.",
     ),
     click.option(
         "--request-timeout", metavar="TIME", default="120s", show_default=True,
-        callback=read(parse_duration), help="How long one request may go unanswered.",
+        callback=read(parse_duration),
+        help="Give up on a request that is not answered within this time.",
     ),
 )  # fmt: skip
 
@@ -110,7 +111,7 @@ def assume_build_option(help: str) -> Callable[[_F], _F]:
 def one_of(engine: str | None, assume_build: int | None) -> None:
     """An engine is asked, or a build is assumed."""
     if engine is not None and assume_build is not None:
-        raise UsageError("--engine and --assume-build exclude each other")
+        raise UsageError("give --engine or --assume-build, not both")
 
 
 # --- files for sharing ---------------------------------------------------------------------------

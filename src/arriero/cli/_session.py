@@ -57,7 +57,7 @@ class Session:
 
     def _tell_of(self, store: Store) -> None:
         if store.moved_aside is not None:
-            self.note(f"the history was damaged: it is now {store.moved_aside}")
+            self.note(f"the history was damaged; it was moved to {store.moved_aside}")
         if store.open_to_others is not None:
             import shlex
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     takes_command=True,
-    short_help="What is known to break about a command, before it is started.",
+    short_help="Find what is known to break in a command, before you start it.",
     options_metavar="[OPTIONS]",
 )
 @click.argument("file", required=False, metavar="(FILE | -- llama-server ...)")
 @_options.budget_option(
-    "Memory to check against instead of this machine's, like CUDA0=24GiB,host=64GiB."
+    "Check against this memory instead of this machine's, like CUDA0=24GiB,host=64GiB."
 )
-@click.option("--engine", metavar="PATH", help="The llama-server whose flags and build count.")
-@_options.assume_build_option("Ask no engine; take flags and rules of this llama.cpp build.")
-@click.option("--probe", is_flag=True, help="Let the engine contact the workers of --rpc.")
+@click.option("--engine", metavar="PATH", help="Use the flags and the build of this llama-server.")
+@_options.assume_build_option("Ask no engine; use the flags and rules of this llama.cpp build.")
+@click.option("--probe", is_flag=True, help="Allow the engine to contact the workers of --rpc.")
 @click.option("--fix", is_flag=True, help="Print only the corrected command line.")
 @click.pass_obj
 def check(
@@ -42,9 +42,9 @@ def check(
 ) -> int:
     """Find what is known to go wrong with a llama-server command, without starting it.
 
-    FILE is a shell script, a systemd unit or Quadlet container, a Dockerfile, a compose, llama-swap
-    or Kubernetes file, a models preset (INI) or a JSON array of arguments. Nothing in it is run or
-    filled in from the environment.
+    FILE is a shell script, a systemd unit, a Quadlet container, a Dockerfile, a compose, llama-swap
+    or Kubernetes file, a models preset (INI) or a JSON array of arguments. Arriero runs nothing in
+    it and fills in nothing from the environment.
     """
     from arriero.jobs import check as job
 

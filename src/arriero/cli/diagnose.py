@@ -16,7 +16,7 @@ from arriero.cli._session import Session
 @click.command(
     cls=Command,
     takes_command=True,
-    short_help="Why a command does not run, and the smallest fix.",
+    short_help="Find why a command does not run, and the smallest fix.",
     options_metavar="[OPTIONS] -- llama-server ...",
 )
 @_options.trial_options
@@ -26,24 +26,24 @@ from arriero.cli._session import Session
 )  # fmt: skip
 @click.option(
     "--as-given", is_flag=True,
-    help="Start the command as given even if it could take the machine down.",
+    help="Start the command as given, even if it could fill the machine's memory.",
 )  # fmt: skip
 @click.option(
     "--max-time", metavar="TIME", callback=_options.read(parse_duration),
-    help="Bound on the whole, like 10m.",
+    help="End the diagnosis after this time, like 10m.",
 )  # fmt: skip
 @click.option(
     "--max-launches", type=click.IntRange(1, 200), metavar="N", default=24, show_default=True,
-    help="Most starts of the server.",
+    help="Start the server at most this many times.",
 )  # fmt: skip
 @_options.load_options
 @click.option(
     "--stall-timeout", metavar="TIME", default="60s", show_default=True,
     callback=_options.read(parse_duration),
-    help="How long a loading server may do nothing at all.",
+    help="Give up on a loading server that does nothing for this long.",
 )  # fmt: skip
 @_options.directory_option(
-    "Write the record and reports, redacted for sharing, into this directory."
+    "Write the record and its reports, redacted for sharing, into this directory."
 )
 @click.pass_obj
 def diagnose(
@@ -67,9 +67,9 @@ def diagnose(
     \b
         arriero diagnose -- llama-server -m model.gguf -c 65536 -np 8
 
-    It is started small, then as given; the first allocation that failed is named; the boundaries of
-    slots and context are found in a handful of starts; the smallest change that makes it serve is
-    proved with a load. Everything is kept as a record (arriero history).
+    Arriero starts the server small, then as given, and names the first allocation that failed. A
+    handful of further starts shows how many slots and how much context work. The smallest change
+    that makes it serve is proved under load. Everything is kept as a record (arriero history).
     """
     words = session.required("diagnose")
 

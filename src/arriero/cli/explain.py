@@ -14,11 +14,14 @@ from arriero.cli._group import Command
 from arriero.cli._session import Session
 
 
-@click.command(cls=Command, short_help="What a log says: the first failure, not the last error.")
+@click.command(cls=Command, short_help="Name the first failure in a log, not the last error.")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.pass_obj
 def explain(session: Session, logs: tuple[str, ...]) -> int:
-    """Name the failure in a log of any era; - reads standard input."""
+    """Name the failure in the log of any version of llama-server.
+
+    LOG is a file, or - for standard input.
+    """
     from arriero.jobs import explain as job
     from arriero.record import Explanations
 
@@ -34,7 +37,7 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
     document = found[0] if len(found) == 1 else Explanations(explanations=found)
     session.show(document)
     if not complete:
-        return session.stopped("interrupted: this is what had been read by then")
+        return session.stopped("interrupted: this is what the log said until then")
     parts = [part for whole in found for part in (whole.children or (whole,))]
     return 1 if any(part.failure is not None and part.failure.fatal for part in parts) else 0
 

@@ -23,13 +23,17 @@ class Action(StrEnum):
 
 
 @click.command(
-    cls=Command, short_help="What is known to break: list, show ID, verify on this engine."
+    cls=Command, short_help="List known failures, show one, or reproduce them on an engine."
 )
 @click.argument("action", type=_options.Words(Action))
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--engine", metavar="PATH", help="The llama-server to verify on.")
-@click.option("--worker-engine", metavar="PATH", help="Another build, for workers to be refused.")
-@_options.directory_option("Keep the verdicts in this directory instead of with the records.")
+@click.option("--engine", metavar="PATH", help="Verify on this llama-server.")
+@click.option(
+    "--worker-engine",
+    metavar="PATH",
+    help="A llama-server of another build, for tests in which the engine must refuse a worker.",
+)
+@_options.directory_option("Keep the verdicts in this directory instead of beside the history.")
 @click.pass_obj
 def gotchas(
     session: Session,
@@ -39,10 +43,11 @@ def gotchas(
     worker_engine: str | None,
     out: Path | None,
 ) -> int:
-    """List what is known to break, show one, or reproduce them on an engine.
+    """List what is known to break, show one gotcha, or reproduce gotchas on an engine.
 
-    verify runs the reproduction of each (of those given, else of all) and its control with the
-    workaround, and keeps what they showed. Only verdicts decide what a gotcha's status is.
+    list prints them all, show prints the one with this ID. verify reproduces the gotchas named by
+    ID, or all of them: it runs each failure and, as a control, the same with the workaround, and
+    keeps the verdicts. Only verdicts decide the status of a gotcha.
     """
     match action:
         case Action.LIST:

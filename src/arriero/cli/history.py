@@ -8,15 +8,15 @@ from arriero.cli._group import Command
 from arriero.cli._session import Session
 
 
-@click.command(cls=Command, short_help="Records of earlier runs.")
+@click.command(cls=Command, short_help="List the records of earlier runs, or show one.")
 @click.argument("id", required=False)
 @click.option(
     "-n", "--number", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True,
-    help="How many records to list.",
+    help="List this many records.",
 )  # fmt: skip
 @click.pass_obj
 def history(session: Session, id: str | None, number: int) -> int:
-    """List records, newest first, or show one again by its ID."""
+    """List the records of earlier runs, newest first, or show the one with this ID."""
     from arriero.jobs import history as job
 
     if id is None:

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     takes_command=True,
-    short_help="What a command will take of memory; nothing is loaded.",
+    short_help="Say how much memory a command will take, without loading it.",
     options_metavar="[OPTIONS] MODEL [llama-server options]",
 )
 @_options.budget_option(
-    "Memory to plan for instead of this machine's, like CUDA0=24GiB,host=64GiB."
+    "Plan for this memory instead of this machine's, like CUDA0=24GiB,host=64GiB."
 )
-@click.option("--frontier", is_flag=True, help="Also the largest context for 1, 2, 4 … slots.")
-@click.option("--engine", metavar="PATH", help="The llama-server to ask for sizes it alone knows.")
-@_options.assume_build_option("Ask no engine; take the rules of this llama.cpp build.")
-@_options.directory_option("Write the plan and reports, redacted for sharing, into this directory.")
+@click.option("--frontier", is_flag=True, help="Also find the largest context for 1, 2, 4 … slots.")
+@click.option(
+    "--engine", metavar="PATH", help="Ask this llama-server for the sizes that only it knows."
+)
+@_options.assume_build_option("Ask no engine; use the rules of this llama.cpp build.")
+@_options.directory_option(
+    "Write the plan and its reports, redacted for sharing, into this directory."
+)
 @click.pass_obj
 def plan(
     session: Session,
@@ -37,15 +41,15 @@ def plan(
     assume_build: int | None,
     out: Path | None,
 ) -> int:
-    """Say what a llama-server command will take, before it is started.
+    """Say how much memory a llama-server command will take, before you start it.
 
     \b
         arriero plan m.gguf -c 8192 -np 4
         arriero plan -- llama-server ...
 
-    Every buffer with where its size comes from, what is left of each pool of memory, what to change
-    if it does not fit. MODEL is a file, any part of a split set, or an http(s):// or hf:// address,
-    of which only the header is read.
+    The plan lists every buffer and how its size is known, what is left in each pool of memory, and
+    what to change if the command does not fit. MODEL is a file, any part of a split set, or an
+    http(s):// or hf:// address, of which only the header is read.
     """
     from arriero.jobs import plan as job
 
@@ -69,5 +73,5 @@ def plan(
         return status
     if not document.complete:
         session.leave_echo()
-        return session.stopped("interrupted: advice or frontier are missing")
+        return session.stopped("interrupted: the advice or the frontier is missing")
     return 1 if document.starts is False or document.failure is not None else 0

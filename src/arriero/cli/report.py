@@ -12,11 +12,14 @@ from arriero.cli._group import Command
 from arriero.cli._session import Session
 
 
-@click.command(cls=Command, short_help="A record made fit for sharing: Markdown, HTML, issue text.")
+@click.command(
+    cls=Command, short_help="Write a record for sharing: Markdown, HTML or an issue's text."
+)
 @click.argument("id")
 @click.option(
     "--format", "form", type=_options.Words(ReportFormat), default=ReportFormat.MARKDOWN.value,
-    show_default=True, help="upstream is the text for an issue at llama.cpp.",
+    show_default=True,
+    help="Write it in this form; upstream is the text for an issue at llama.cpp.",
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
@@ -24,9 +27,9 @@ from arriero.cli._session import Session
 )  # fmt: skip
 @click.pass_obj
 def report(session: Session, id: str, form: ReportFormat, out: Path | None) -> int:
-    """Write a record for others to read: secrets, paths, names and prompts are taken out.
+    """Write a record for others to read, without secrets, paths, names and prompts.
 
-    With --json it is the record itself, redacted in the same way.
+    With --json, the record itself is written, redacted in the same way.
     """
     from arriero.base.redact import Redactor
     from arriero.jobs import history as job

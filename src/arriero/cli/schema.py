@@ -8,11 +8,15 @@ from arriero.cli._group import Command
 from arriero.cli._session import Session
 
 
-@click.command(cls=Command, short_help="The JSON Schema of a document.")
+@click.command(cls=Command, short_help="Print the JSON Schema of a document.")
 @click.argument("name")
 @click.pass_obj
 def schema(session: Session, name: str) -> int:
-    """Print the JSON Schema of a document: diagnosis, explanation, verification, error, …"""
+    """Print the JSON Schema of a document.
+
+    NAME is the word between "arriero." and "/1" in the document's "schema" field: plan, check,
+    diagnosis, explanation, verification, error, …
+    """
     import msgspec
 
     from arriero.record import json_schema

@@ -15,25 +15,33 @@ from arriero.cli._session import Session
 @click.command(cls=Command, short_help="Write a model without weights that takes the same memory.")
 @click.argument("model", required=False)
 @click.option(
-    "--arch", metavar="NAME", help="Architecture as GGUF names it, tiny: qwen35, mamba2 …"
+    "--arch", metavar="NAME", help="Make a tiny model of this architecture: qwen35, mamba2 …"
 )
 @click.option(
-    "--preset", metavar="NAME", help="A named shape instead: ladder-hybrid, llama-3.1-8b …"
+    "--preset", metavar="NAME", help="Make a model of this shape: ladder-hybrid, llama-3.1-8b …"
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    required=True, help="The model file to write.",
+    required=True, help="Write the model into this file.",
 )  # fmt: skip
-@click.option("--shrink", is_flag=True, help="Of MODEL: fewer layers, experts and tokens too.")
 @click.option(
-    "--verbatim", is_flag=True, help="Of MODEL: keep names, texts and tokens; not for sharing."
+    "--shrink", is_flag=True, help="With MODEL: also take fewer layers, experts and tokens."
+)
+@click.option(
+    "--verbatim",
+    is_flag=True,
+    help="With MODEL: keep names, texts and tokens. Do not share the result.",
 )
 @click.option(
     "--weights", type=click.Choice(["random", "zeros"]),
-    help="Of --arch or --preset; zeros leave a sparse file that takes no disk.",
+    help="With --arch or --preset: fill the weights with this. Zeros take no disk space.",
 )  # fmt: skip
 @click.option(
-    "--set", "dimensions", multiple=True, metavar="NAME=N", help="One dimension, like layers=12."
+    "--set",
+    "dimensions",
+    multiple=True,
+    metavar="NAME=N",
+    help="With --arch or --preset: change one dimension, like layers=12.",
 )
 @click.pass_obj
 def skeleton(
@@ -47,21 +55,22 @@ def skeleton(
     weights: Literal["random", "zeros"] | None,
     dimensions: tuple[str, ...],
 ) -> int:
-    """Write the header of MODEL without its weights: it loads, takes the same memory, is nobody's.
+    """Write MODEL without its weights.
 
-    MODEL is a file, any part of a split set, or an address (https://, hf://). Names, texts and
-    tokens are replaced, weights are zeros that take no disk. Without MODEL, --arch or --preset
-    makes a model from nothing that answers with printable nonsense.
+    The result loads, takes the same memory and contains nothing private: Arriero replaces names,
+    texts and tokens, and the weights are zeros that take no disk space. MODEL is a file, any part
+    of a split set, or an address (https://, hf://). Without MODEL, --arch or --preset makes a model
+    from nothing, which answers with printable nonsense.
     """
     from arriero.jobs import skeleton as job
 
     if model is not None:
         if arch or preset or weights or dimensions:
-            raise UsageError("--arch, --preset, --weights and --set do not go with a model")
+            raise UsageError("--arch, --preset, --weights and --set cannot be used with a MODEL")
         record = job.write_of(model, output, shrink=shrink, verbatim=verbatim)
     else:
         if shrink or verbatim:
-            raise UsageError("--shrink and --verbatim need a model")
+            raise UsageError("--shrink and --verbatim need a MODEL")
         record = job.write(
             output, arch=arch, preset=preset, weights=weights, dimensions=_dimensions(dimensions)
         )

@@ -12,14 +12,16 @@ from arriero.cli._session import Session
 
 
 @click.command(
-    cls=Command, takes_command=True, short_help="Load a server and see whether it gets through."
+    cls=Command,
+    takes_command=True,
+    short_help="Send a server many requests and see whether it serves them.",
 )
 @click.argument("url", required=False, metavar="(URL | -- llama-server ...)")
 @_options.trial_options
 @_options.load_options
 @click.option(
     "--api-key", envvar="LLAMA_API_KEY", metavar="KEY",
-    help="Key of the server at URL.  [env: LLAMA_API_KEY]",
+    help="Use this API key for the server at URL.  [env: LLAMA_API_KEY]",
 )  # fmt: skip
 @click.pass_obj
 def verify(
@@ -32,7 +34,11 @@ def verify(
     request_timeout: float,
     api_key: str | None,
 ) -> int:
-    """Load a running server (URL), or start a command (after --), load it and end it."""
+    """Send a server many requests and see whether it serves them all.
+
+    URL is a running server. With a command after -- instead, Arriero starts it, loads it and ends
+    it.
+    """
     from arriero.jobs import verify as job
     from arriero.trial import Patience
 
