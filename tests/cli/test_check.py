@@ -136,7 +136,7 @@ def test_a_place_for_verdicts_that_cannot_be_is_told_before_anything_runs(place:
     (place.root / "file").touch()
     said = place.run("gotchas", "verify", "flag-unknown", "--out", str(place.root / "file" / "x"))
     assert (said.status, said.out) == (1, "")
-    assert "cannot make" in said.only_complaint()
+    assert "cannot create" in said.only_complaint()
 
 
 @pytest.mark.engine
