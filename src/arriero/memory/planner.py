@@ -10,12 +10,14 @@ from arriero.base.errors import ArrieroError
 from arriero.command import Command
 from arriero.engine.oracle import Unanswered
 from arriero.gguf import Header, describe
+from arriero.launch import Launch, launch_of
 from arriero.launch.params import EngineParams, ProjectorParams
 from arriero.machine import Pool
 from arriero.memory.calibration import Calibration
 from arriero.memory.dry_runs import Answers
 from arriero.memory.plan.budget import budget
-from arriero.memory.plan.inputs import Basis, Wanted, wanted
+from arriero.memory.plan.inputs import Basis
+from arriero.memory.threads import reserved_address_space
 from arriero.record import Plan
 
 
@@ -54,7 +56,7 @@ class Planner:
         """Null as well once the engine had none."""
         self._build, self._foreign, self._calibrations = build, foreign, tuple(calibrations)
         self._draft, self._mmproj = draft, mmproj
-        self._plans: dict[tuple[Wanted, bool], Plan] = {}
+        self._plans: dict[tuple[Launch, int, bool], Plan] = {}
 
     def plan(self, command: Command) -> Plan:
         """The best plan there is: sizes are the engine's own where it tells them.
@@ -90,10 +92,14 @@ class Planner:
             return None
 
     def _plan(self, command: Command, answers: Answers | None) -> Plan:
-        asked = wanted(command, self.model, self._basis.about, self._build)
-        key = (asked, answers is None)
+        basis = self._basis
+        trained = basis.about.n_ctx_train or 0
+        launch = launch_of(command, self.model, n_ctx_train=trained, build=self._build)
+        slots, threads = launch.params.n_seq_max, launch.http_threads
+        reserved = reserved_address_space(slots, threads, command.environ)
+        key = (launch, reserved, answers is None)
         if (made := self._plans.get(key)) is None:
-            made = budget(self._basis, asked, answers)
+            made = budget(basis, launch, reserved, answers)
             if not isinstance(answers, _Heard):
                 self._plans[key] = made
         return made

@@ -76,7 +76,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     projector = facts.launch.projector
     if projector is None:
         return
-    from arriero.memory.projector import TOKENS
+    from arriero.memory.plan.projector import TOKENS
 
     what = kind(facts.projector)
     most, warm = TOKENS.get(what, (0, 0))

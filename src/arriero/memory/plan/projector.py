@@ -1,4 +1,4 @@
-"""A multimodal projector (``--mmproj``): where it goes, what it takes, what an image adds to it.
+"""Lines for a multimodal projector (``--mmproj``): its weights, its compute, what an image adds.
 
 Sources: ``tools/mtmd/clip.cpp`` and ``tools/server/server-context.cpp`` of builds 10068, 10435 and
 11434.
@@ -6,22 +6,24 @@ Sources: ``tools/mtmd/clip.cpp`` and ``tools/server/server-context.cpp`` of buil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence, Set
+from typing import Final
 
+from arriero.base.sizes import human
 from arriero.base.words import Component, Method
-from arriero.command import Command
+from arriero.engine.oracle import ProjectorBuffer, ProjectorRun
 from arriero.gguf import Header
 from arriero.launch.context import pad
 from arriero.launch.params import ProjectorParams
-from arriero.launch.projector import projector_of
 from arriero.memory.caches import CPU_ALIGNMENT
 from arriero.memory.placement import CPU
+from arriero.memory.plan.asking import Asking
+from arriero.memory.plan.inputs import Inputs
+from arriero.memory.plan.lines import line, unknown
+from arriero.memory.plan.notes import Notes
 from arriero.record import PlanBuffer
 
-if TYPE_CHECKING:
-    from arriero.engine.oracle import ProjectorRun
-
+_COMPONENT: Final = Component.MMPROJ
 _ONE_SIZE: Final = frozenset({"gemma3"})
 """Kinds that scale every image to the size of the warm-up and encode one at a time."""
 TOKENS: Final = {
@@ -40,10 +42,46 @@ _LOADED_WHOLE: Final = _ONE_SIZE | {"pixtral"}
 """Kinds of which every tensor was seen to be loaded."""
 
 
-def request_of(
-    command: Command, environ: Mapping[str, str], build: int | None
-) -> ProjectorParams | None:
-    return projector_of(command, build)
+def lines_of_projector(inputs: Inputs, asking: Asking, notes: Notes) -> Iterator[PlanBuffer]:
+    """By the engine's own account, where it has the device that is planned for."""
+    params, mmproj = inputs.launch.projector, inputs.basis.mmproj
+    if params is None:
+        return
+    place = _place(inputs, params)
+    kept = inputs.margins.get(place)
+    margin = human(kept) if kept else ""
+    yield from projector_lines(params, mmproj, _asked(inputs, asking), place, margin)
+
+
+def share_of_projector(inputs: Inputs, asking: Asking, notes: Notes) -> dict[int, int]:
+    """Bytes that ``--fit`` adds to its targets, by the place of the target.
+
+    Where no engine tells, weights alone.
+    """
+    params, mmproj = inputs.launch.projector, inputs.basis.mmproj
+    if params is None:
+        return {}
+    run = _asked(inputs, asking)
+    if run is None:
+        notes.add("fit", "--fit keeps free what a projector computes with too: not known here")
+        size = sum(t.bytes for t in mmproj.tensors) if mmproj is not None else 0
+        buffer = ProjectorBuffer(_place(inputs, params), size, size, 0)
+        run = ProjectorRun((buffer,), flash_attn=False)
+    return share_of_fit(params, run, inputs.listed)
+
+
+def _place(inputs: Inputs, params: ProjectorParams) -> str:
+    return device_of_projector(params, inputs.listed, inputs.integrated)
+
+
+def _asked(inputs: Inputs, asking: Asking) -> ProjectorRun | None:
+    params = inputs.launch.projector
+    if params is None or inputs.basis.mmproj is None:
+        return None
+    place = _place(inputs, params)
+    run = None if place.startswith("RPC") else asking.projector(params)
+    there = run is not None and any(b.device == place and b.model for b in run.buffers)
+    return run if there else None
 
 
 def device_of_projector(
@@ -98,26 +136,28 @@ def projector_lines(
         if size is not None:
             whole = kind in _LOADED_WHOLE
             method = Method.EXACT if whole else Method.ESTIMATED
-            yield _line(device, size, method, upper_bound=not whole)
+            yield line(_COMPONENT, device, size, method, upper_bound=not whole)
         reason = f"its compute buffer is known to an engine alone{kept}"
-        yield _line(device, None, Method.UNKNOWN, reason=reason)
+        yield unknown(_COMPONENT, device, reason)
         return
     growth = _growth(kind, request, run)
     for buffer in run.buffers:
         if buffer.model:
             method = Method.EXACT if buffer.model == size else Method.MEASURED
-            yield _line(buffer.device, buffer.model, method)
+            yield line(_COMPONENT, buffer.device, buffer.model, method)
         if buffer.compute:
             reason = "compute for the image of its warm-up"
-            yield _line(buffer.device, buffer.compute, Method.MEASURED, reason=reason)
+            yield line(_COMPONENT, buffer.device, buffer.compute, Method.MEASURED, reason=reason)
         if buffer.compute and growth:
             more, tokens = growth
             reason = f"compute for an image of up to {tokens} tokens, beyond the warm-up's"
             beyond = -(-buffer.compute * more[0] // more[1])
-            yield _line(buffer.device, beyond, Method.ESTIMATED, upper_bound=True, reason=reason)
+            yield line(
+                _COMPONENT, buffer.device, beyond, Method.ESTIMATED, upper_bound=True, reason=reason
+            )
     if growth is None:
         reason = f"images larger than its warm-up, or several, take more{kept}"
-        yield _line(device, None, Method.UNKNOWN, reason=reason)
+        yield unknown(_COMPONENT, device, reason)
 
 
 def kind_of(header: Header | None) -> str:
@@ -146,16 +186,3 @@ def _growth(
         return ()
     power = 1 if run.flash_attn and kind not in _MASKED else 2
     return (most**power - warm**power, warm**power), most
-
-
-def _line(
-    device: str, size: int | None, method: Method, *, upper_bound: bool = False, reason: str = ""
-) -> PlanBuffer:
-    return PlanBuffer(
-        component=Component.MMPROJ,
-        device=device,
-        bytes=size,
-        method=method,
-        upper_bound=upper_bound,
-        reason=reason,
-    )

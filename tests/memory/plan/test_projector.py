@@ -25,15 +25,15 @@ from arriero.engine.oracle import (
 from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import tiny
 from arriero.gguf.projector import Projector, write_projector
+from arriero.launch.projector import projector_of
 from arriero.machine import Pool
 from arriero.memory import DryRuns, Planner
-from arriero.memory.pools import parse_pools
-from arriero.memory.projector import (
+from arriero.memory.plan.projector import (
     device_of_projector,
     projector_lines,
-    request_of,
     share_of_fit,
 )
+from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanBuffer
 from tests.conftest import BUILDS
 from tests.gguf.serving import serve
@@ -137,7 +137,7 @@ def test_weights_and_warm_up_are_the_servers(
 
 def request(path: Path, more: str = "", build: int | None = 10434) -> ProjectorParams:
     words = ["llama-server", "-m", "m", "--mmproj", str(path), *more.split()]
-    found = request_of(parse_command(words, builtin_flags(), {}), {}, build)
+    found = projector_of(parse_command(words, builtin_flags(), {}), build)
     assert found is not None
     return found
 

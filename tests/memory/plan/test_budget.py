@@ -26,7 +26,7 @@ from arriero.memory.pools import parse_pools
 from arriero.record import Plan, PlanBuffer, decode, encode
 from tests.memory.planning import ROOMY, plan
 
-DATA = Path(__file__).parent / "data" / "archs"
+DATA = Path(__file__).parents[1] / "data" / "archs"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.gguf import write_model
 from arriero.gguf.presets import LADDER_RECURRENT, tiny
-from arriero.memory.host import CHECKPOINTS_OF_A_TURN
+from arriero.memory.plan.host import CHECKPOINTS_OF_A_TURN
 from tests.gguf.serving import Served, serve
 from tests.memory.planning import plan
 

@@ -1,16 +1,22 @@
-"""Host memory that no size line of llama.cpp shows: checkpoints, graph metadata, cells."""
+"""Lines for host memory that llama.cpp shows no size of: graph metadata, prompts, checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from arriero.base.words import Component
+from arriero.base.sizes import human
+from arriero.base.words import Component, Method
+from arriero.engine.oracle import DryRun
 from arriero.launch.builds import AFTER_10435
 from arriero.launch.params import EngineParams
 from arriero.memory.architectures import Memory
 from arriero.memory.caches import CacheTensor, Effective, effective
 from arriero.memory.hparams import Hparams
+from arriero.memory.placement import CPU
+from arriero.memory.plan.context import ContextSizes
+from arriero.memory.plan.lines import at_most, growing
+from arriero.record import PlanBuffer
 
 CELL_BYTES: Final = 52
 """Bookkeeping of one KV cell: position, shift, extension, set of sequences (llama-kv-cells.h)."""
@@ -24,6 +30,32 @@ _TENSOR: Final = 12
 """Type and row size before each tensor of a saved state."""
 _CELL: Final = 12
 """Position, number of sequences and sequence of a saved cell."""
+
+
+def host_lines(context: ContextSizes, dry: DryRun | None) -> Iterator[PlanBuffer]:
+    """Graph metadata from the start on; saved prompts and checkpoints as serving fills them."""
+    inputs, h = context.inputs, context.hparams
+    grown = dry.address_space_delta if dry is not None else None
+    if grown is None:
+        tensors = len(inputs.basis.header.tensors)
+        grown = graph_bound(h, context.effective, context.tensors, tensors)
+    method = Method.MEASURED if dry is not None else Method.ESTIMATED
+    yield at_most(Component.GRAPH, CPU, grown, method)
+    if h.memory is Memory.NONE:
+        return
+    if inputs.launch.cache_ram is None:
+        reason = "-cram -1 limits it to n_ctx tokens only"
+        yield growing(Component.PROMPT_CACHE, CPU, None, Method.UNKNOWN, reason)
+    elif inputs.launch.cache_ram:
+        yield growing(Component.PROMPT_CACHE, CPU, inputs.launch.cache_ram, Method.EXACT)
+    each = checkpoint_bytes(h, inputs.params, context.tensors, inputs.rules)
+    kept = inputs.launch.checkpoints + (1 if inputs.launch.speculation else 0)
+    if each and kept:
+        method = Method.ESTIMATED if h.memory is Memory.DSV4 else Method.EXACT
+        size = each * kept * context.effective.context.n_seq_max
+        turn = min(CHECKPOINTS_OF_A_TURN, kept)
+        reason = f"a turn of a chat adds up to {turn} of {human(each)}"
+        yield growing(Component.CHECKPOINTS, CPU, size, method, reason)
 
 
 def checkpoint_bytes(
