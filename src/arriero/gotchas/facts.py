@@ -116,10 +116,10 @@ class Facts:
         context = self.plan.context
         from arriero.memory.caches import cache_tensors, refusal
 
-        request = replace(self.launch.params, n_ctx=context.n_ctx if context else 0)
-        if why := refusal(self.hparams, request, self.build):
+        params = replace(self.launch.params, n_ctx=context.n_ctx if context else 0)
+        if why := refusal(self.hparams, params, self.build):
             raise MissingError(f"the caches; the engine will refuse them: {why}")
-        return cache_tensors(self.hparams, request, self.build)
+        return cache_tensors(self.hparams, params, self.build)
 
     @property
     def elsewhere(self) -> str | None:

@@ -57,10 +57,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    types = {"-ctk": request.type_k, "-ctv": request.type_v}
+    params = facts.launch.params
+    types = {"-ctk": params.type_k, "-ctv": params.type_v}
     blocks = {flag: TYPES_BY_NAME[t].block for flag, t in types.items() if t in TYPES_BY_NAME}
-    if request.flash_attn == "off" or max(blocks.values(), default=1) == 1:
+    if params.flash_attn == "off" or max(blocks.values(), default=1) == 1:
         return
     hparams = facts.hparams
     for flag, block in blocks.items():

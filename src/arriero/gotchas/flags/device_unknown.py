@@ -58,10 +58,10 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, settings = facts.command, facts.launch
-    named = settings.params.devices or ()
-    buffers = [buffer for _, buffer in settings.overrides]
-    remote = bool(settings.workers)
+    command, launch = facts.command, facts.launch
+    named = launch.params.devices or ()
+    buffers = [buffer for _, buffer in launch.overrides]
+    remote = bool(launch.workers)
 
     def missing(names: tuple[str, ...] | list[str], *, exact: bool) -> list[str]:
         given = [n for n in names if not (n.startswith("CPU") or (remote and n.startswith("RPC")))]

@@ -60,21 +60,20 @@ _LAYER = (Edit(flag="-sm", value="layer"),)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    mode = request.split_mode
+    params = facts.launch.params
+    mode = params.split_mode
     if mode == "layer" or facts.launch.workers:
         return
-    names = request.devices or tuple(device.name for device in facts.devices)
-    if request.devices == ():  # -dev none
+    names = params.devices or tuple(device.name for device in facts.devices)
+    if params.devices == ():  # -dev none
         names = ()
     if mode == "tensor" and not names:
         yield Found(because="-sm tensor, but there is no device", edit=_LAYER, flag="-sm")
     elif mode == "row" and (vulkan := next((n for n in names if n.startswith("Vulkan")), None)):
         yield Found(because=f"{vulkan} does not support -sm row", edit=_LAYER, flag="-sm")
-    elif mode == "none" and names and request.main_gpu >= len(names):
+    elif mode == "none" and names and params.main_gpu >= len(names):
         yield Found(
-            because=f"-mg {request.main_gpu} with -sm none, but the last device is"
-            f" {len(names) - 1}",
+            because=f"-mg {params.main_gpu} with -sm none, but the last device is {len(names) - 1}",
             edit=(Edit(flag="-mg", value="0"),),
             flag="-mg",
         )

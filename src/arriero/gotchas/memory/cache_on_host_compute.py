@@ -54,12 +54,12 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
+    params = facts.launch.params
     on_device = any("host" not in pool.devices for pool in facts.pools)
-    if request.offload_kqv or request.n_gpu_layers == 0 or not on_device:
+    if params.offload_kqv or params.n_gpu_layers == 0 or not on_device:
         return
     by_default = facts.build is not None and facts.build >= _FLASH_BY_ITSELF
-    if request.flash_attn == "off" or not (by_default or facts.command.has("-fa")):
+    if params.flash_attn == "off" or not (by_default or facts.command.has("-fa")):
         yield Found(
             because="-nkvo without flash attention: the device gets copies of K and V and keeps all"
             " scores",

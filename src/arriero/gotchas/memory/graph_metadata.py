@@ -69,9 +69,9 @@ _NODE: Final = 30 * 2 * 336
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
+    params = facts.launch.params
     arch = facts.model.arch
-    tokens = min(request.n_ubatch, request.n_batch)
+    tokens = min(params.n_ubatch, params.n_batch)
     if tokens <= _DEFAULT or arch not in _NODES:
         return
     plan = facts.plan

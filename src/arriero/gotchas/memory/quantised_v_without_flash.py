@@ -60,11 +60,11 @@ _WHOLE = frozenset({"f32", "f16", "bf16"})
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.type_v in _WHOLE or request.flash_attn != "off":
+    params = facts.launch.params
+    if params.type_v in _WHOLE or params.flash_attn != "off":
         return
     yield Found(
-        because=f"-ctv {request.type_v} with -fa off",
+        because=f"-ctv {params.type_v} with -fa off",
         edit=(Edit(flag="-fa", value="on"),),
         flag="-fa",
     )

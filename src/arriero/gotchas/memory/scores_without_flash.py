@@ -75,8 +75,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.flash_attn != "off" or request.type_v not in _PLAIN:
+    params = facts.launch.params
+    if params.flash_attn != "off" or params.type_v not in _PLAIN:
         return
     plan, h = facts.plan, facts.hparams
     context = plan.context
@@ -84,7 +84,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     heads = max((n for n, yes in zip(h.n_head, attends, strict=True) if yes), default=0)
     if context is None or not heads:
         return
-    tokens = min(request.n_ubatch, request.n_batch, context.n_ctx)
+    tokens = min(params.n_ubatch, params.n_batch, context.n_ctx)
     scores = 4 * heads * tokens * context.n_ctx_seq
     for pool, free in known(plan):
         if holds(plan, pool, Component.KV) and certain(plan, pool.name) + scores > free:

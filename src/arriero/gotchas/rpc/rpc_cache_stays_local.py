@@ -63,8 +63,8 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.offload_kqv or request.n_gpu_layers == 0 or not endpoints(facts):
+    params = facts.launch.params
+    if params.offload_kqv or params.n_gpu_layers == 0 or not endpoints(facts):
         return
     told, short = "", False
     if facts.header_or_none is not None:

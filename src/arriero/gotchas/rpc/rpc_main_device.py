@@ -58,11 +58,11 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.split_mode != "none" or not endpoints(facts) or request.devices is not None:
+    params = facts.launch.params
+    if params.split_mode != "none" or not endpoints(facts) or params.devices is not None:
         return
-    main = request.main_gpu
-    if request.n_gpu_layers == 0 or not 0 <= main < remote_count(facts):
+    main = params.main_gpu
+    if params.n_gpu_layers == 0 or not 0 <= main < remote_count(facts):
         return
     local = local_devices(facts)
     if not local:

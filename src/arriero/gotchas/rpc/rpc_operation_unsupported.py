@@ -64,8 +64,8 @@ GOTCHA = Gotcha(
 def detect(facts: Facts) -> Iterator[Found]:
     if not endpoints(facts):
         return
-    request = facts.launch.params
-    types, where = (request.type_k, request.type_v), endpoints(facts)[0]
+    params = facts.launch.params
+    types, where = (params.type_k, params.type_v), endpoints(facts)[0]
     if types[0] != types[1] or not set(types) <= _PLAIN:
         yield Found(
             because=f"{where} must compute with caches of {types[0]} (K) and {types[1]} (V)",

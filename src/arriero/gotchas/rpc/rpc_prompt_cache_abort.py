@@ -95,8 +95,8 @@ _OFF = (Edit(flag="-cram", value="0"),)
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if facts.launch.cache_ram == 0 or request.n_gpu_layers == 0 or not request.offload_kqv:
+    params = facts.launch.params
+    if facts.launch.cache_ram == 0 or params.n_gpu_layers == 0 or not params.offload_kqv:
         return
     if facts.launch.workers:
         yield Found(

@@ -67,11 +67,11 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    shares, remote = request.tensor_split, remote_count(facts)
-    if not endpoints(facts) or not any(shares) or request.devices is not None:
+    params = facts.launch.params
+    shares, remote = params.tensor_split, remote_count(facts)
+    if not endpoints(facts) or not any(shares) or params.devices is not None:
         return
-    if request.split_mode == "none" or request.n_gpu_layers == 0:
+    if params.split_mode == "none" or params.n_gpu_layers == 0:
         return
     without = local_devices(facts)[max(0, len(shares) - remote) :]
     if without:

@@ -95,8 +95,8 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 def _work(facts: Facts) -> int:
     """Bytes of the widest input of a matrix product, for a whole micro-batch."""
-    request = facts.launch.params
-    return min(request.n_batch, request.n_ubatch) * max(facts.hparams.n_ff) * _INPUT
+    params = facts.launch.params
+    return min(params.n_batch, params.n_ubatch) * max(facts.hparams.n_ff) * _INPUT
 
 
 def _left(facts: Facts, remote: list[str]) -> dict[str, int]:

@@ -63,13 +63,13 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    shares, remote = request.tensor_split, remote_count(facts)
+    params = facts.launch.params
+    shares, remote = params.tensor_split, remote_count(facts)
     while shares and not shares[-1]:
         shares = shares[:-1]
-    if len(shares) < 2 or request.devices is not None:
+    if len(shares) < 2 or params.devices is not None:
         return
-    if request.split_mode == "none" or request.n_gpu_layers == 0:
+    if params.split_mode == "none" or params.n_gpu_layers == 0:
         return
     devices = remote + len(local_devices(facts))
     if not 0 < devices < len(shares):

@@ -72,12 +72,12 @@ _USUAL = 8192
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    limit = request.n_batch  # already reduced to the micro-batch
-    if not request.embeddings or request.n_ubatch > limit:
+    params = facts.launch.params
+    limit = params.n_batch  # already reduced to the micro-batch
+    if not params.embeddings or params.n_ubatch > limit:
         return
-    slots = 1 if request.kv_unified else request.n_seq_max
-    context = request.n_ctx // slots or facts.model.n_ctx_train or 0
+    slots = 1 if params.kv_unified else params.n_seq_max
+    context = params.n_ctx // slots or facts.model.n_ctx_train or 0
     trained = facts.header_or_none and facts.model.n_ctx_train
     longest = min(context, trained or context)
     if longest <= limit:

@@ -75,8 +75,8 @@ _GEMMA4 = {0: 280, 10436: 1120, 10841: 0}
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    micro = min(request.n_ubatch, request.n_batch)
+    params = facts.launch.params
+    micro = min(params.n_ubatch, params.n_batch)
     projector = facts.launch.projector
     given = max(0, projector.image_max_tokens) if projector is not None else 0
     if projector is None or micro >= max(given, *_GEMMA4.values()):
@@ -91,7 +91,7 @@ def detect(facts: Facts) -> Iterator[Found]:
         build = max(_GEMMA4) if facts.build is None else facts.build
         most = _GEMMA4[max(since for since in _GEMMA4 if since <= build)]
         tokens = most and (given or most)
-    if min(tokens, request.n_batch) <= micro:
+    if min(tokens, params.n_batch) <= micro:
         return
     yield Found(
         because=f"an image of {what} has up to {tokens} tokens, which need one micro-batch;"

@@ -73,11 +73,11 @@ _SCALING = ("--rope-scaling", "--rope-scale", "--rope-freq-scale", "--yarn-orig-
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    command, request = facts.command, facts.launch.params
+    command, params = facts.command, facts.launch.params
     asked = facts.launch.context_asked or 0
     if (
         asked <= 0
-        or request.embeddings
+        or params.embeddings
         or "context_length" in (command.value("--override-kv") or "")
     ):
         return
@@ -87,7 +87,7 @@ def detect(facts: Facts) -> Iterator[Found]:
     trained = facts.model.n_ctx_train
     if not trained:
         return
-    made = context(asked, request.n_seq_max, unified=request.kv_unified)
+    made = context(asked, params.n_seq_max, unified=params.kv_unified)
     usable = trained * made.n_seq_max
     if made.n_ctx <= context(usable, made.n_seq_max, unified=made.unified).n_ctx:
         return

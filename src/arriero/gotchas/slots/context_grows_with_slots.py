@@ -53,14 +53,14 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, asked = facts.launch.params, facts.launch.context_asked
-    if not asked or asked < 0 or request.kv_unified:
+    params, asked = facts.launch.params, facts.launch.context_asked
+    if not asked or asked < 0 or params.kv_unified:
         return
-    made = context(asked, request.n_seq_max, unified=False)
+    made = context(asked, params.n_seq_max, unified=False)
     if made.n_ctx_seq > PAD or made.n_ctx < 2 * asked:
         return
     yield Found(
-        because=f"-c {asked} for {request.n_seq_max} slots becomes {made.n_ctx} tokens,"
+        because=f"-c {asked} for {params.n_seq_max} slots becomes {made.n_ctx} tokens,"
         f" {made.n_ctx_seq} for each slot",
         edit=edits_of(edits.slots(facts.command, max(1, asked // PAD))),
         flag="-np",

@@ -65,9 +65,9 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, asked = facts.launch.params, facts.launch.context_asked or 0
-    slots = request.n_seq_max
-    if asked <= 0 or slots < 2 or request.kv_unified:
+    params, asked = facts.launch.params, facts.launch.context_asked or 0
+    slots = params.n_seq_max
+    if asked <= 0 or slots < 2 or params.kv_unified:
         return
     made = context(asked, slots, unified=False)
     if made.n_ctx >= 2 * asked:  # context-grows-with-slots tells that

@@ -56,14 +56,14 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request, batch = facts.launch.params, facts.launch.batch
-    if request.embeddings or not batch.given or not 0 < batch.tokens < request.n_seq_max:
+    params, batch = facts.launch.params, facts.launch.batch
+    if params.embeddings or not batch.given or not 0 < batch.tokens < params.n_seq_max:
         return
     auto = "" if facts.launch.slots.given else " (-np is not given)"
     yield Found(
-        because=f"{request.n_seq_max} slots{auto} and -b {request.n_batch}: a batch cannot hold one"
+        because=f"{params.n_seq_max} slots{auto} and -b {params.n_batch}: a batch cannot hold one"
         " token per slot",
-        edit=(Edit(flag="-b", value=str(max(32, request.n_seq_max))),),
+        edit=(Edit(flag="-b", value=str(max(32, params.n_seq_max))),),
         flag="-b",
     )
 

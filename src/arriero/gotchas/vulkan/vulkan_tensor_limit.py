@@ -74,8 +74,8 @@ _CARD_LIMIT = 4 * GIB - 1
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    request = facts.launch.params
-    if request.n_gpu_layers == 0 or not request.offload_kqv:
+    params = facts.launch.params
+    if params.n_gpu_layers == 0 or not params.offload_kqv:
         return
     used = _vulkan(facts)
     if not used:
@@ -104,13 +104,13 @@ def detect(facts: Facts) -> Iterator[Found]:
 
 def _vulkan(facts: Facts) -> tuple[str, ...]:
     """The Vulkan devices that hold layers."""
-    request = facts.launch.params
+    params = facts.launch.params
     if facts.devices_or_none is None:
-        names = request.devices or ()
+        names = params.devices or ()
     else:
         from arriero.memory.placement import chosen_devices
 
-        names = chosen_devices(request, [device.name for device in facts.devices_or_none])
+        names = chosen_devices(params, [device.name for device in facts.devices_or_none])
     return tuple(name for name in names if name.startswith("Vulkan"))
 
 
