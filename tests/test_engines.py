@@ -10,13 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from arriero.machine import Cpu
+from arriero.machine import CpuFeatures
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "engines.py"
 NAMES = ("libggml-cpu.so", "libggml-cpu.so.0", "libggml-cpu.so.0.20.0")
 NEWER = ("AVX2", "AVX512")
-HASWELL = Cpu(frozenset({"AVX2"}), frozenset({"AVX512"}))
-ZEN = Cpu(frozenset({"AVX2", "AVX512"}), frozenset())
+HASWELL = CpuFeatures(frozenset({"AVX2"}), frozenset({"AVX512"}))
+ZEN = CpuFeatures(frozenset({"AVX2", "AVX512"}), frozenset())
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_one_that_dies_although_nothing_is_missing_is_replaced_too(
 def test_a_cpu_that_no_library_suits(
     engines: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = Cpu(frozenset(), frozenset({"AVX2", "AVX512"}))
+    old = CpuFeatures(frozenset(), frozenset({"AVX2", "AVX512"}))
     monkeypatch.setattr(engines, "this_cpu", lambda: old)
     assert engines.main(["10068", "10092"]) == 1
     said = capsys.readouterr()

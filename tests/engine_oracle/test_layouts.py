@@ -14,7 +14,7 @@ from arriero.engine._oracle_child import (
     MODEL_LAYOUTS,
     Field,
     Layout,
-    Refusal,
+    NoAnswer,
     fit_layout,
 )
 
@@ -70,7 +70,7 @@ def test_a_filled_struct_differs_only_where_asked() -> None:
 
 @pytest.mark.parametrize("values", [{"no_such": 1}, {"n_ctx": -1}, {"n_ctx": 1 << 32}])
 def test_what_cannot_be_set_is_refused(values: dict[str, float]) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(NoAnswer):
         fit("10434", "context").filled(values)
 
 
@@ -80,7 +80,7 @@ def test_a_member_more_at_the_end_is_refused(build: str, kind: str) -> None:
     end = max(i for i, w in enumerate(written) if w)
     beyond = -(-(end + 1) // 8) * 8
     written[beyond : beyond + 8] = [True] * 8
-    with pytest.raises(Refusal):
+    with pytest.raises(NoAnswer):
         fit_layout(LAYOUTS[kind], blob, written)
 
 
@@ -88,13 +88,13 @@ def test_a_member_more_at_the_end_is_refused(build: str, kind: str) -> None:
 def test_a_member_more_in_front_is_refused(at: int) -> None:
     blob, written = returned("10434", "context")
     blob = blob[:at] + (77).to_bytes(4, "little") + blob[at:]
-    with pytest.raises(Refusal):
+    with pytest.raises(NoAnswer):
         fit_layout(CONTEXT_LAYOUTS, blob, written[:at] + [True] * 4 + written[at:])
 
 
 def test_several_that_disagree_are_refused() -> None:
     one = (Field("a", "i"), Field("b", "i"))
-    with pytest.raises(Refusal, match="several"):
+    with pytest.raises(NoAnswer, match="several"):
         fit_layout({1: one, 2: one[::-1]}, bytes(ROOM), None)
 
 
@@ -107,7 +107,7 @@ def test_one_changed_byte_is_refused_or_moves_no_place(
     damaged[at] ^= change
     try:
         layout = fit_layout(LAYOUTS[case[1]], bytes(damaged), written)
-    except Refusal:
+    except NoAnswer:
         return
     # A member that cannot be told from padding may be left out, never looked for elsewhere.
     assert layout.members.items() <= fit(*case).members.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arriero.engine._oracle_child import PROJECTOR_LAYOUTS, Layout, Refusal, fit_layout
+from arriero.engine._oracle_child import PROJECTOR_LAYOUTS, Layout, NoAnswer, fit_layout
 
 ROOM = 512
 _OLD = (
@@ -43,5 +43,5 @@ def test_every_build_is_recognised(build: int, seen: bool) -> None:
 
 @pytest.mark.parametrize("build", RETURNED)
 def test_a_member_more_is_refused(build: int) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(NoAnswer):
         fit(build, more=8)

@@ -19,7 +19,7 @@ from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.projector import Projector, write_projector
 from arriero.gguf.writer import encode, header_bytes
 from arriero.gotchas import Facts
-from arriero.machine import Cpu, Misfit, Pool, misfit
+from arriero.machine import CpuFeatures, Misfit, Pool, misfit
 from arriero.memory import Planner, parse_pools
 from arriero.record import Plan
 
@@ -54,7 +54,7 @@ NEWER = frozenset({"AVX512", "AVX512_VNNI", "AVX_VNNI", "AMX_INT8"})
 
 def unfit(compiled: Iterable[str] | None, has: frozenset[str]) -> Misfit | None:
     """What an engine lacks on a CPU that has these features and of the newer ones no other."""
-    return misfit(compiled, Cpu(has, NEWER - has))
+    return misfit(compiled, CpuFeatures(has, NEWER - has))
 
 
 class Models:

@@ -76,12 +76,12 @@ def test_marks_count_what_shows_that_something_happened() -> None:
         "slot update_slots: id 0 | task 1 | created context checkpoint 1 of 32 (size = 62.8 MiB)",
         "srv   prompt_save:  - saving prompt with length 216, total state size = 1.3 MiB",
     )
-    saved = reader.marks["prompt_saved"]
+    saved = reader.signs["prompt_saved"]
     assert (saved.count, saved.first_line) == (2, 1)
     assert "216" in saved.last_text
-    assert reader.marks["checkpoint_created"].count == 1
-    assert "idle" not in reader.marks
-    assert set(reader.marks) <= set(SIGNS)
+    assert reader.signs["checkpoint_created"].count == 1
+    assert "idle" not in reader.signs
+    assert set(reader.signs) <= set(SIGNS)
 
 
 def test_the_failure_is_there_as_soon_as_the_log_names_it() -> None:

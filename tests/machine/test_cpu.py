@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.machine import Cpu, Misfit, cpu_behind, misfit, this_cpu
+from arriero.machine import CpuFeatures, Misfit, cpu_behind, misfit, this_cpu
 from arriero.machine.cpu import parse_diagnostics
 from tests.machine.trees import write
 
@@ -16,7 +16,7 @@ WHEEL = ("AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AVX_VNNI", "AMX_INT8")
 """What builds 10092 and 10434 were compiled for, shortened."""
 
 
-def _cpu(root: Path, flags: str, kernel: str = "6.1.0-30-amd64") -> Cpu | None:
+def _cpu(root: Path, flags: str, kernel: str = "6.1.0-30-amd64") -> CpuFeatures | None:
     write(
         root,
         {

@@ -45,7 +45,7 @@ def load(library: oracle.Library, header: str) -> int:
         types=(ctypes.c_void_p, _SET_TENSOR, ctypes.c_void_p, type(params)),
     )
     if not model:
-        raise oracle.Refusal(library.complaint("no model"))
+        raise oracle.NoAnswer(library.complaint("no model"))
     return int(model)
 
 
@@ -60,9 +60,9 @@ def main() -> None:
             try:
                 buffers = library.context(model, request)["buffers"]
                 answers.append([sum(b[k] for b in buffers) for k in ("context", "rs")])
-            except oracle.Refusal as refusal:
+            except oracle.NoAnswer as refusal:
                 answers.append(str(refusal))
-    except oracle.Refusal as refusal:
+    except oracle.NoAnswer as refusal:
         answers.append(str(refusal))
     os.write(out, json.dumps(answers).encode())
 

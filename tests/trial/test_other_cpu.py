@@ -27,7 +27,9 @@ def told(
             there = frozenset(has.split())
             every = frozenset({"AVX2", "AVX512", "AVX512_VNNI", "AVX_VNNI", "AMX_INT8"})
             monkeypatch.setattr(
-                run, "cpu_behind", lambda wrapper, environ: machine.Cpu(there, every - there)
+                run,
+                "cpu_behind",
+                lambda wrapper, environ: machine.CpuFeatures(there, every - there),
             )
         path = engine_path(ENGINE)
         engine = find_engine(None, option=str(path), environ=os.environ, cwd=path.parent)

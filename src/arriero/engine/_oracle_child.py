@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 
-class Refusal(Exception):  # noqa: N818 - an answer in itself, not a defect
+class NoAnswer(Exception):  # noqa: N818 - an answer in itself, not a defect
     """Why a question has no answer, in one line."""
 
 
@@ -173,16 +173,16 @@ class Layout(NamedTuple):
     defaults: bytes
 
     def filled(self, values: Mapping[str, float]) -> bytes:
-        """The default struct with some members replaced. Members this library lacks: Refusal."""
+        """The default struct with some members replaced. Members this library lacks: NoAnswer."""
         blob = bytearray(self.defaults)
         for name, value in values.items():
             if name not in self.members:
-                raise Refusal(f"this engine has no parameter {name}")
+                raise NoAnswer(f"this engine has no parameter {name}")
             offset, code = self.members[name]
             try:
                 struct.pack_into(code, blob, offset, value)
             except struct.error as error:
-                raise Refusal(f"{name} cannot be {value}") from error
+                raise NoAnswer(f"{name} cannot be {value}") from error
         return bytes(blob)
 
 
@@ -214,14 +214,14 @@ def fit_layout(
     written and nothing behind the last one, so that holes and size are part of the fingerprint.
 
     Raises:
-        Refusal: No layout fits, or several that put a common member at different places.
+        NoAnswer: No layout fits, or several that put a common member at different places.
     """
     fitting = [m for fields in layouts.values() if (m := _place(fields, blob, written))]
     if not fitting:
-        raise Refusal("the parameters of this engine are laid out in a way not known here")
+        raise NoAnswer("the parameters of this engine are laid out in a way not known here")
     members = max(fitting, key=len)
     if any(members.get(name) != place for other in fitting for name, place in other.items()):
-        raise Refusal("the parameters of this engine fit several known layouts")
+        raise NoAnswer("the parameters of this engine fit several known layouts")
     end = max(offset + struct.calcsize(code) for offset, code in members.values())
     return Layout(members, blob[: -(-end // 8) * 8])
 
@@ -284,7 +284,7 @@ class Library:
         try:
             self.lib = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise Refusal(f"the engine's library does not load: {error}") from error
+            raise NoAnswer(f"the engine's library does not load: {error}") from error
         self.lines: deque[str] = deque(maxlen=_LINES_MAX)
         self.errors: deque[str] = deque(maxlen=8)
         self.allocated: list[tuple[str, int]] = []
@@ -316,7 +316,7 @@ class Library:
         try:
             found = getattr(self.lib, name)
         except AttributeError as error:
-            raise Refusal(f"this engine's library has no {name}") from error
+            raise NoAnswer(f"this engine's library has no {name}") from error
         found.restype, found.argtypes = result, tuple(types)
         return found  # type: ignore[no-any-return] # ctypes function pointers are Any
 
@@ -346,9 +346,9 @@ class Library:
             "_Z26llama_get_memory_breakdownPK13llama_context",
             "_ZNK13llama_context16memory_breakdownEv",
         ):
-            with suppress(Refusal):
+            with suppress(NoAnswer):
                 return self.function(name, _Map, (ctypes.c_void_p,))
-        raise Refusal("this engine's library does not tell its memory breakdown")
+        raise NoAnswer("this engine's library does not tell its memory breakdown")
 
     # Log
 
@@ -421,14 +421,14 @@ class Library:
         buffer = self._allocate(buft, _STUB_BYTES)
         at = [8 * i for i in range(16) if _word(buffer + 8 * i) == buft]
         if len(at) != 1 or _word(buffer + at[0] + 16) != _STUB_BYTES:
-            raise Refusal("the buffers of this engine are laid out in a way not known here")
+            raise NoAnswer("the buffers of this engine are laid out in a way not known here")
         cleared: list[tuple[int, int]] = []
         probe = _CLEAR(lambda b, value: cleared.append((b, value)))
         _point(buffer + at[0] - 16, probe)
         arguments = (ctypes.c_void_p, ctypes.c_uint8)
         self.call("ggml_backend_buffer_clear", None, buffer, 7, types=arguments)
         if cleared != [(buffer, 7)]:
-            raise Refusal("the buffers of this engine are not cleared the way known here")
+            raise NoAnswer("the buffers of this engine are not cleared the way known here")
         self.call("ggml_backend_buffer_free", None, buffer)
         return at[0] - 16
 
@@ -438,13 +438,13 @@ class Library:
             "ggml_backend_buft_alloc_buffer", ctypes.c_void_p, buft, size, types=arguments
         )
         if not buffer:
-            raise Refusal(f"not even {size} bytes of {self.name(buft)} can be allocated")
+            raise NoAnswer(f"not even {size} bytes of {self.name(buft)} can be allocated")
         return int(buffer)
 
     def _replace_alloc(self, buft: int) -> None:
         slot = buft + 8
         if not _word(slot):
-            raise Refusal(f"buffer type {self.name(buft)} has no allocator where one is known")
+            raise NoAnswer(f"buffer type {self.name(buft)} has no allocator where one is known")
         original = _ALLOC_BUFFER(_word(slot))
         name = self.name(buft)
 
@@ -463,7 +463,7 @@ class Library:
         buffer = self._allocate(buft, asked)
         told = self.call("ggml_backend_buffer_get_size", ctypes.c_size_t, buffer)
         if self.allocated != [(name, asked)] or told != asked:
-            raise Refusal(f"buffer type {name} does not allocate the way known here")
+            raise NoAnswer(f"buffer type {name} does not allocate the way known here")
         self.call("ggml_backend_buffer_free", None, buffer)
         self.allocated.clear()
 
@@ -510,9 +510,9 @@ class Library:
             types=(ctypes.c_char_p, type(params)),
         )
         if not model:
-            raise Refusal(self.complaint("the engine does not load the model"))
+            raise NoAnswer(self.complaint("the engine does not load the model"))
         if self.allocated:
-            raise Refusal("the engine allocated weights in a dry run")
+            raise NoAnswer("the engine allocated weights in a dry run")
         return int(model)
 
     def _overrides(self, overrides: Sequence[Sequence[str]]) -> int:
@@ -521,7 +521,7 @@ class Library:
         words: list[int] = []
         for pattern, buft in overrides:
             if buft not in types:
-                raise Refusal(f"this engine has no buffer type {buft}")
+                raise NoAnswer(f"this engine has no buffer type {buft}")
             text = ctypes.create_string_buffer(pattern.encode())
             self._keep.append(text)
             words += [ctypes.addressof(text), types[buft]]
@@ -542,7 +542,7 @@ class Library:
             types=(ctypes.c_char_p,),
         )
         if not device:
-            raise Refusal(f"this engine has no device {name}")
+            raise NoAnswer(f"this engine has no device {name}")
         return int(device)
 
     def context(self, model: int, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -576,7 +576,7 @@ class Library:
         )
         grown = _address_space() - before
         if not context:
-            raise Refusal(self.complaint("the engine does not make the context"))
+            raise NoAnswer(self.complaint("the engine does not make the context"))
         try:
             answer = self._read(context, grown)
         finally:
@@ -585,14 +585,14 @@ class Library:
             # Such a context puts out the whole batch, whatever it is asked for.
             request = {**request, "n_outputs_max": answer["n_batch"]}
         if wrong := self.doubt or _contradiction(request, answer, self.lines):
-            raise Refusal(f"the engine did not take the settings as given: {wrong}")
+            raise NoAnswer(f"the engine did not take the settings as given: {wrong}")
         return answer
 
     def _type(self, name: str) -> int:
         number = _CACHE_TYPES.get(name, -1)
         told = self.call("ggml_type_name", ctypes.c_char_p, max(number, 0), types=(ctypes.c_int,))
         if told != name.encode():
-            raise Refusal(f"this engine has no cache type {name}")
+            raise NoAnswer(f"this engine has no cache type {name}")
         return number
 
     def _read(self, context: int, grown: int) -> dict[str, Any]:
@@ -614,7 +614,7 @@ class Library:
         for what, left in self.claimed.items():
             for name, size in left.items():
                 if what == "RS" and size:
-                    raise Refusal(f"RS of {size} bytes in {name}, which is not in the breakdown")
+                    raise NoAnswer(f"RS of {size} bytes in {name}, which is not in the breakdown")
                 buffers.append(
                     {
                         "device": name,
@@ -655,7 +655,7 @@ class Library:
         if request["flash_attn"] == "auto":
             flash_attn = whole == self._usage({**request, "flash_attn": "on"}, warmup=True)
         if any(stored.get(name, 0) < size for name, size in bare.items()):
-            raise Refusal("the engine's account of the projector's weights is not one known here")
+            raise NoAnswer("the engine's account of the projector's weights is not one known here")
         return {
             "buffers": [
                 {
@@ -695,7 +695,7 @@ class Library:
             buft = self.call("ggml_backend_dev_buffer_type", ctypes.c_void_p, _word(node + 32))
             sizes[self.name(buft)] = _word(node + 40)
         if not sizes:
-            raise Refusal(self.complaint("the engine does not load the projector"))
+            raise NoAnswer(self.complaint("the engine does not load the projector"))
         return sizes
 
 
@@ -708,16 +708,16 @@ def _nodes(tree: _Map) -> Iterator[int]:
             continue
         seen += 1
         if seen > tree.count or tree.count > 256:
-            raise Refusal("the memory breakdown of this engine is not a map known here")
+            raise NoAnswer("the memory breakdown of this engine is not a map known here")
         left += [_word(node + 16), _word(node + 24)]
         yield node
     if seen != tree.count:
-        raise Refusal("the memory breakdown of this engine is not a map known here")
+        raise NoAnswer("the memory breakdown of this engine is not a map known here")
 
 
 def _choice(table: Mapping[str, int], request: Mapping[str, Any], name: str) -> int:
     if request[name] not in table:
-        raise Refusal(f"{name} is one of {', '.join(table)}, not {request[name]}")
+        raise NoAnswer(f"{name} is one of {', '.join(table)}, not {request[name]}")
     return table[request[name]]
 
 
@@ -816,7 +816,7 @@ def answers(library: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[dic
                 model, loaded = 0, None
                 model, loaded = engine.load(request), key
             yield {"index": index, "answer": engine.context(model, request)}
-        except Refusal as refusal:
+        except NoAnswer as refusal:
             yield {"index": index, "reason": str(refusal)}
 
 
@@ -828,7 +828,7 @@ def projected(library: str, projector: Mapping[str, Any]) -> Iterator[dict[str, 
     """
     try:
         yield {"index": 0, "projector": Library(library).projector(projector)}
-    except Refusal as refusal:
+    except NoAnswer as refusal:
         yield {"index": 0, "reason": str(refusal)}
 
 

@@ -317,7 +317,7 @@ async def _load(server: Serving, options: Options) -> LoadResult:
         n_slots=n_slots,
         n_ctx_slot=n_ctx_slot,
         n_ubatch=512,
-        marks=dict,
+        signs=dict,
         prompt_cache=None,
         alive=lambda: True,
         answered=answered,

@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arriero.logs.reader import LogReader, Mark, overall, principal
+    from arriero.logs.reader import LogReader, Sighting, overall, principal
     from arriero.logs.stream import read_log
 
-__all__ = ["LogReader", "Mark", "overall", "principal", "read_log"]
+__all__ = ["LogReader", "Sighting", "overall", "principal", "read_log"]
 
 
 def __getattr__(name: str) -> Any:

@@ -366,7 +366,7 @@ SIGNS: Final[dict[str, str]] = {
     "sleeping": "entering sleeping state",
     "woken": "exiting sleeping state",
 }
-"""What ``LogReader.marks`` counts: id → words of the line that shows it."""
+"""What ``LogReader.signs`` counts: id → words of the line that shows it."""
 
 
 def _span(text: str, key: str, match: re.Match[str]) -> tuple[int, int]:

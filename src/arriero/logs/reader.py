@@ -20,7 +20,7 @@ MAX_CHILDREN = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Sighting:
     """How often a sign of serving was seen, on which line first, and its last line."""
 
     count: int
@@ -37,7 +37,7 @@ class LogReader:
 
     def __init__(self) -> None:
         self._stories: dict[str | None, Story] = {}
-        self._marks: dict[str, Mark] = {}
+        self._signs: dict[str, Sighting] = {}
         self._lines = 0
         self._known: tuple[int, Failure | None] = (-1, None)
         self._last: str | None = None
@@ -65,8 +65,8 @@ class LogReader:
         own = own_words(line.text)[0]
         for name, words in SIGNS.items():
             if words in own:
-                before = self._marks.get(name, Mark(0, line.number, ""))
-                self._marks[name] = Mark(before.count + 1, before.first_line, line.text)
+                before = self._signs.get(name, Sighting(0, line.number, ""))
+                self._signs[name] = Sighting(before.count + 1, before.first_line, line.text)
         story.feed(line, found)
         if story.listening != (child in self._listening):
             self._listening ^= {child}
@@ -102,9 +102,9 @@ class LogReader:
         return tuple(self._main.start.buffers)
 
     @property
-    def marks(self) -> Mapping[str, Mark]:
+    def signs(self) -> Mapping[str, Sighting]:
         """What was seen of each of ``grammar.SIGNS``."""
-        return self._marks
+        return self._signs
 
     @property
     def failure_so_far(self) -> Failure | None:

@@ -34,7 +34,7 @@ from arriero.logs.lines import (
 from arriero.logs.model import Buffer, Failure, Notice, Reading
 from arriero.logs.quoted import Listener, Manner, opening
 from arriero.logs.reader import LogReader
-from arriero.logs.story.cause import NEAR, bytes_of
+from arriero.logs.story.cause import NEAR, bytes_of_mib
 
 BLOCK: Final = 1 << 20
 LONGEST: Final = 1 << 16
@@ -198,7 +198,7 @@ class _Shapes:
         if facts is None:
             return True
         groups = facts.groupdict()
-        size = bytes_of((groups["mib"] or b"0").decode()) * int(groups.get("count") or 1)
+        size = bytes_of_mib((groups["mib"] or b"0").decode()) * int(groups.get("count") or 1)
         if size <= self._largest.get(pattern, -1):
             return False
         self._largest[pattern] = size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arriero.machine.cpu import Cpu, Misfit, cpu_behind, misfit, this_cpu
+from arriero.machine.cpu import CpuFeatures, Misfit, cpu_behind, misfit, this_cpu
 from arriero.machine.host import Bound, host_bounds, host_pool
 from arriero.machine.model import Holder, Pool
 from arriero.machine.nvml import Nvml, nvml
@@ -11,7 +11,7 @@ from arriero.machine.usage import device_memory, holders, visibility, wait_for_m
 
 __all__ = [
     "Bound",
-    "Cpu",
+    "CpuFeatures",
     "Holder",
     "Misfit",
     "Nvml",

@@ -58,7 +58,7 @@ _SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Cpu:
+class CpuFeatures:
     """What an x86-64 CPU has and lacks, by llama.cpp's names; what is in neither is unknown."""
 
     has: frozenset[str]
@@ -89,7 +89,7 @@ class Misfit:
         return f"a CPU with {features}, which this one lacks: {ends}"
 
 
-def this_cpu(root: Path = ROOT) -> Cpu | None:
+def this_cpu(root: Path = ROOT) -> CpuFeatures | None:
     """This machine's CPU as the kernel describes it; None where that is not known (not x86-64, not
     Linux)."""
     if root == ROOT and platform.machine() not in ("x86_64", "AMD64"):
@@ -102,10 +102,10 @@ def this_cpu(root: Path = ROOT) -> Cpu | None:
     known = (int(kernel[1]), int(kernel[2])) if kernel else (0, 0)
     has = {name for name, feature in _FEATURES.items() if feature.flag in flags}
     lacks = {name for name, feature in _FEATURES.items() if known >= feature.since} - has
-    return Cpu(frozenset(has), frozenset(lacks))
+    return CpuFeatures(frozenset(has), frozenset(lacks))
 
 
-def cpu_behind(wrappers: Sequence[str], environ: Mapping[str, str]) -> Cpu | None:
+def cpu_behind(wrappers: Sequence[str], environ: Mapping[str, str]) -> CpuFeatures | None:
     """The CPU that a program meets behind the words before it: this machine's, or an emulator's.
 
     The emulator (``qemu-x86_64 -cpu Haswell``) is asked by running the system's dynamic loader in
@@ -120,7 +120,7 @@ def cpu_behind(wrappers: Sequence[str], environ: Mapping[str, str]) -> Cpu | Non
     return parse_diagnostics(answer.stdout) if answer.status == 0 else None
 
 
-def parse_diagnostics(text: str) -> Cpu | None:
+def parse_diagnostics(text: str) -> CpuFeatures | None:
     """The CPU in ``ld.so --list-diagnostics``; None where it says nothing of one."""
     active = {(int(a, 16), int(b, 16)): int(c, 16) for a, b, c in _ACTIVE.findall(text)}
     told = {
@@ -131,10 +131,10 @@ def parse_diagnostics(text: str) -> Cpu | None:
     if not told:
         return None
     has = frozenset(name for name, there in told.items() if there)
-    return Cpu(has, frozenset(told) - has)
+    return CpuFeatures(has, frozenset(told) - has)
 
 
-def misfit(needs: Iterable[str] | None, cpu: Cpu | None) -> Misfit | None:
+def misfit(needs: Iterable[str] | None, cpu: CpuFeatures | None) -> Misfit | None:
     """Whether an engine compiled with these features may die on this CPU; None where it does not,
     or where either is not known."""
     if needs is None or cpu is None:

@@ -1,7 +1,7 @@
 from .model import Completed as Completed
 from .model import Exit as Exit
 from .model import Limit as Limit
-from .model import Memory as Memory
+from .model import MemoryUse as MemoryUse
 from .model import ProcessError as ProcessError
 from .surroundings import clean_environment as clean_environment
 from .surroundings import free_port as free_port

@@ -1,4 +1,4 @@
-"""Memory of a process tree, read cheaply enough to do it a hundred times a second."""
+"""MemoryUse of a process tree, read cheaply enough to do it a hundred times a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from arriero.process import cgroup as cgroups
-from arriero.process.model import Memory
+from arriero.process.model import MemoryUse
 
 if sys.platform == "linux":
     from arriero.process import guard
@@ -26,12 +26,12 @@ class Sampler:
     def __init__(self, pid: int, cgroup: cgroups.MemoryCgroup | None = None) -> None:
         self._cgroup = cgroup
         self._read = _Reader(pid)
-        self._last = Memory()
+        self._last = MemoryUse()
         self._ended = False
         self._lock = threading.Lock()
 
-    def sample(self) -> Memory:
-        """Memory now; once it has ended, only the last known marks."""
+    def sample(self) -> MemoryUse:
+        """MemoryUse now; once it has ended, only the last known marks."""
         with self._lock:
             if not self._ended:
                 self._last = _merge(self._last, self._read(), *self._read_cgroup())
@@ -40,7 +40,7 @@ class Sampler:
     def note_end(self, address_space: int, rss: int, anonymous: int, cgroup: int | None) -> None:
         """It has ended, with these marks as the guard saw them (0 or None: not seen)."""
         with self._lock:
-            seen = Memory(
+            seen = MemoryUse(
                 address_space_peak=address_space or None,
                 rss_peak=rss or None,
                 anonymous_peak=anonymous or None,
@@ -62,7 +62,7 @@ if sys.platform == "linux":
             self.others: list[int] = []
             self.list_at = 0.0
 
-        def __call__(self) -> Memory:
+        def __call__(self) -> MemoryUse:
             began = time.monotonic()
             if began >= self.list_at:
                 self.others = guard.descendants(self.pid)
@@ -70,7 +70,7 @@ if sys.platform == "linux":
                 self.list_at = now + max(_TREE_SECONDS, 50 * (now - began))
             status = guard.read_file(f"/proc/{self.pid}/status", 8192)
             if status is None or (size := guard.kibibytes(status, b"VmSize")) is None:
-                return Memory()
+                return MemoryUse()
             rss = anonymous = threads = 0
             below = (guard.read_file(f"/proc/{pid}/status", 8192) or b"" for pid in self.others)
             for text in (status, *below):
@@ -78,7 +78,7 @@ if sys.platform == "linux":
                 anonymous += guard.kibibytes(text, b"RssAnon") or 0
                 anonymous += guard.kibibytes(text, b"VmSwap") or 0
                 threads += guard.status_number(text, b"Threads") or 0
-            return Memory(
+            return MemoryUse(
                 address_space=size,
                 address_space_peak=guard.kibibytes(status, b"VmPeak"),
                 rss=rss,
@@ -96,16 +96,16 @@ else:
         def __init__(self, pid: int) -> None:
             self.pid = pid
 
-        def __call__(self) -> Memory:
+        def __call__(self) -> MemoryUse:
             try:
                 process = psutil.Process(self.pid)
                 infos = [one.memory_info() for one in (process, *process.children(recursive=True))]
                 threads = process.num_threads()
             except psutil.Error:
-                return Memory()
+                return MemoryUse()
             rss = sum(int(info.rss) for info in infos)
             size = int(infos[0].vms)
-            return Memory(
+            return MemoryUse(
                 address_space=size,
                 address_space_peak=size,
                 rss=rss,
@@ -114,8 +114,10 @@ else:
             )
 
 
-def _merge(last: Memory, now: Memory, cgroup: int | None, cgroup_peak: int | None) -> Memory:
-    return Memory(
+def _merge(
+    last: MemoryUse, now: MemoryUse, cgroup: int | None, cgroup_peak: int | None
+) -> MemoryUse:
+    return MemoryUse(
         address_space=now.address_space,
         address_space_peak=_most(last.address_space_peak, now.address_space_peak),
         rss=now.rss,

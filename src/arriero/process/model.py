@@ -39,7 +39,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryUse:
     """Memory in bytes; None where the system does not tell.
 
     ``address_space`` (VmSize) and its peak (VmPeak) are those of the command's first process: the

@@ -23,7 +23,7 @@ import psutil
 
 from arriero.base.errors import NotFoundError
 from arriero.process.memory import Sampler
-from arriero.process.model import Completed, Exit, Limit, Memory, ProcessError
+from arriero.process.model import Completed, Exit, Limit, MemoryUse, ProcessError
 from arriero.process.output import Output
 
 _END_SECONDS: Final = 20.0
@@ -59,7 +59,7 @@ class Running:
             raise self._output.error
         return self.poll()
 
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         return self._sampler.sample()
 
     def signal(self, number: signals.Signals) -> None:

@@ -26,7 +26,7 @@ from arriero.base.words import LimitKind
 from arriero.process import cgroup as cgroups
 from arriero.process import guard
 from arriero.process.memory import Sampler
-from arriero.process.model import Completed, Exit, Limit, Memory, ProcessError
+from arriero.process.model import Completed, Exit, Limit, MemoryUse, ProcessError
 from arriero.process.output import Output
 
 assert sys.platform != "win32", "see plain.py"  # noqa: S101 - mypy knows this form
@@ -205,7 +205,7 @@ class Running:
             raise self._output.error
         return self._exit
 
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryUse:
         """Memory now, or the last known marks once it has ended. A fraction of a millisecond."""
         return self._sampler.sample()
 

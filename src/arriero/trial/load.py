@@ -29,7 +29,7 @@ import msgspec
 from arriero.base import limits
 from arriero.base.words import Kind
 from arriero.launch import Mode, Serving
-from arriero.logs import Mark
+from arriero.logs import Sighting
 from arriero.record import Requests, Speed, Step
 from arriero.trial.image import data_address
 
@@ -120,8 +120,8 @@ class LoadResult:
         )
 
 
-Marks = Callable[[], Mapping[str, Mark]]
-"""What the log has shown so far: the marks of :class:`arriero.logs.LogReader`."""
+Signs = Callable[[], Mapping[str, Sighting]]
+"""What the log has shown so far: the signs of :class:`arriero.logs.LogReader`."""
 
 
 class Client:
@@ -172,7 +172,7 @@ async def run_load(
     n_slots: int,
     n_ctx_slot: int,
     n_ubatch: int,
-    marks: Marks,
+    signs: Signs,
     prompt_cache: bool | None,
     alive: Callable[[], bool],
     answered: Callable[[int], Awaitable[None]],
@@ -198,7 +198,7 @@ async def run_load(
             n_slots,
             n_ctx_slot,
             n_ubatch,
-            marks,
+            signs,
             prompt_cache,
             alive,
             answered,
@@ -214,7 +214,7 @@ class _Load:
     n_slots: int
     n_ctx_slot: int
     n_ubatch: int
-    marks: Marks
+    signs: Signs
     prompt_cache: bool | None
     alive: Callable[[], bool]
     answered: Callable[[int], Awaitable[None]]
@@ -315,14 +315,14 @@ class _Load:
                 break
         shown = None
         if self._saves() > saves:
-            shown = f"log: {self.marks()['prompt_saved'].last_text.strip()}"
+            shown = f"log: {self.signs()['prompt_saved'].last_text.strip()}"
         self._close_step(name, before, shown, "")
         if shown is None:
             self._skip(f"{name}: no log line showed a save")
 
     def _saves(self) -> int:
-        mark = self.marks().get("prompt_saved")
-        return mark.count if mark else 0
+        sighting = self.signs().get("prompt_saved")
+        return sighting.count if sighting else 0
 
     async def _all_slots(self) -> None:
         await self._at_once("all slots at once", self.n_slots)

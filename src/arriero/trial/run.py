@@ -30,10 +30,10 @@ from arriero.command import Command
 from arriero.engine import Engine, compiled_for, is_binary
 from arriero.launch import Serving, serving_of
 from arriero.launch.caches import prompt_cache
-from arriero.logs import LogReader, Mark
+from arriero.logs import LogReader, Sighting
 from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
-from arriero.process import Exit, Limit, Memory, Running, free_port, start
+from arriero.process import Exit, Limit, MemoryUse, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
 from arriero.trial.load import Client, LoadResult, Reply, Workload, kind_of, run_load
 
@@ -151,9 +151,9 @@ class _TrialRun:
             if len(self.tail) > LOG_TAIL:
                 del self.tail[0]
 
-    def marks(self) -> Mapping[str, Mark]:
+    def signs(self) -> Mapping[str, Sighting]:
         with self.lock:
-            return dict(self.reader.marks)
+            return dict(self.reader.signs)
 
     async def run(self) -> Trial:
         spec, bench = self.spec, self.bench
@@ -276,7 +276,7 @@ class _TrialRun:
                 n_slots=n_slots,
                 n_ctx_slot=n_ctx_slot,
                 n_ubatch=effective.n_ubatch or 512,
-                marks=self.marks,
+                signs=self.signs,
                 prompt_cache=prompt_cache(command) != 0,
                 alive=lambda: running.poll() is None,
                 answered=answered,
@@ -309,7 +309,7 @@ class _TrialRun:
         command: Command,
         own_end: Exit | None,
         exit_: Exit,
-        memory: Memory,
+        memory: MemoryUse,
         ready_s: float | None,
         result: LoadResult | None,
         hang: str | None,
@@ -317,7 +317,7 @@ class _TrialRun:
         status = own_end.status if own_end else None
         with self.lock:
             reading = self.reader.readings(status)[0]
-            marks, phase = dict(self.reader.marks), self.reader.phase
+            signs, phase = dict(self.reader.signs), self.reader.phase
         ok = ready_s is not None and result is not None and result.broken is None
         ok = ok and own_end is None and hang is None
         outcome = (
@@ -371,7 +371,7 @@ class _TrialRun:
                 steps=tuple(steps),
                 skipped=tuple(result.skipped) if result else (),
                 growth_per_request=growth(self.samples),
-                checkpoint_bytes=_checkpoint_bytes(marks),
+                checkpoint_bytes=_checkpoint_bytes(signs),
                 speed=result.speed if result else Speed(),
                 samples=tuple(self.samples),
                 valid=True,
@@ -454,11 +454,11 @@ def _headroom(limit: Limit | None, host_free: int | None, peak: Peak) -> int | N
     return left if of_host is None else min(left, of_host)
 
 
-def _checkpoint_bytes(marks: Mapping[str, Mark]) -> int | None:
-    mark = marks.get("checkpoint_created")
-    if mark is None or not mark.count:
+def _checkpoint_bytes(signs: Mapping[str, Sighting]) -> int | None:
+    sighting = signs.get("checkpoint_created")
+    if sighting is None or not sighting.count:
         return None
-    _, _, rest = mark.last_text.rpartition("size = ")
+    _, _, rest = sighting.last_text.rpartition("size = ")
     with suppress(ValueError):
         return round(float(rest.split(" ", 1)[0]) * MIB)
     return None

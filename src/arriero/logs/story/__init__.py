@@ -5,7 +5,7 @@ the line that says whose buffer it was, and what the server says when it gives u
 they make one cause. ``verdict`` picks the failure among the causes.
 
 What a line does, by the act of its row, is in ``requests``, ``failures``, ``ends``, ``sizes`` and
-``life``; ``telling`` says which function takes which act.
+``life``; ``acts`` says which function takes which act.
 """
 
 from arriero.logs.story.cause import Cause

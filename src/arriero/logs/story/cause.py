@@ -18,7 +18,7 @@ MILD: Final = (Kind.REPROCESSING, Kind.STATE_GROWTH, Kind.CACHE_FULL)
 MEMORY: Final = (Kind.ALLOCATION, Kind.BUFFER_LIMIT, Kind.RUNTIME_ALLOCATION)
 
 
-def bytes_of(mib: str) -> int:
+def bytes_of_mib(mib: str) -> int:
     """Bytes of a figure printed in MiB, with a decimal point or a decimal comma."""
     whole, _, fraction = mib.rstrip(".,").replace(" ", "").replace(",", ".").rpartition(".")
     return round(float(f"{whole.replace('.', '')}.{fraction}" if whole else fraction) * MIB)
@@ -29,7 +29,7 @@ def size_in(event: Event) -> tuple[int | None, bool]:
     if "bytes" in event.facts:
         return int(event.facts["bytes"].replace(" ", "")), True
     if "mib" in event.facts:
-        return bytes_of(event.facts["mib"]), False
+        return bytes_of_mib(event.facts["mib"]), False
     return None, False
 
 

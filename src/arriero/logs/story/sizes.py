@@ -6,7 +6,7 @@ from arriero.base.words import Component, Kind, Phase, Role
 from arriero.logs.grammar import Event, To
 from arriero.logs.lines import Line
 from arriero.logs.model import Buffer
-from arriero.logs.story.cause import bytes_of
+from arriero.logs.story.cause import bytes_of_mib
 from arriero.logs.story.process import Process
 from arriero.logs.story.start import KEEP, Start
 
@@ -14,7 +14,7 @@ from arriero.logs.story.start import KEEP, Start
 def size(process: Process, event: Event, line: Line) -> None:
     """A buffer and its size."""
     start, component = process.start, event.rule.component or Component.COMPUTE
-    taken = bytes_of(event.facts["mib"])
+    taken = bytes_of_mib(event.facts["mib"])
     if taken == 0:
         return
     start.load()
@@ -48,7 +48,7 @@ def _is_of_projector(event: Event) -> bool:
 def total(process: Process, event: Event, line: Line) -> None:
     """A cache's size over all devices."""
     start, component = process.start, event.rule.component or Component.COMPUTE
-    taken = bytes_of(event.facts["mib"])
+    taken = bytes_of_mib(event.facts["mib"])
     start.load()
     if start.role is Role.MAIN:
         several = start.totals.get(component, 0) if component is Component.KV else 0
@@ -90,14 +90,14 @@ def state(process: Process, event: Event, line: Line) -> None:
     start, facts = process.start, event.facts
     start.serve()
     start.progress(line)
-    taken = bytes_of(facts.get("mib", "0"))
+    taken = bytes_of_mib(facts.get("mib", "0"))
     if event.rule.to is To.SAVING:
         start.saving_line = line.number
     if "count" in facts:
         start.checkpoints = max(start.checkpoints, taken * int(facts["count"]))
         return
     start.saved = max(start.saved, taken)
-    if 0 < bytes_of(facts.get("limit", "0")) < taken:
+    if 0 < bytes_of_mib(facts.get("limit", "0")) < taken:
         grown = next((c for c in start.causes if c.kind is Kind.STATE_GROWTH), None)
         if grown is None:
             grown = start.add(event, line, Kind.STATE_GROWTH)

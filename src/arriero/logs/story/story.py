@@ -13,10 +13,10 @@ from arriero.logs.grammar import Act, Event, Rule, To
 from arriero.logs.lines import MAX_LINE, Line
 from arriero.logs.model import EngineTag, Notice
 from arriero.logs.quoted import LOG, Listener, Manner
+from arriero.logs.story.acts import suspect, tell
 from arriero.logs.story.cause import MEMORY
 from arriero.logs.story.process import SET_BACK, Process
 from arriero.logs.story.start import Start
-from arriero.logs.story.telling import suspect, tell
 
 OPEN: Final = 8
 """Starts of one process for which is kept what was known before a text was repeated."""
