@@ -79,7 +79,7 @@ def test_a_repair_keeps_the_spelling_of_what_it_leaves_alone(place: Place) -> No
     typed = 'llama-server -m "$MODEL" --port ${PORT:-8080} -c 64k "$@"'
     said = place.run(*fix, "--", "sh", "-c", typed)
     assert said.out == typed.replace("64k", "65536") + "\n"
-    assert "the command in quotes stands alone" in said.only_complaint()
+    assert "the command in quotes is printed alone" in said.only_complaint()
 
 
 @pytest.mark.parametrize(

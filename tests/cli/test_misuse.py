@@ -69,7 +69,7 @@ CASES: list[tuple[str | list[Word], int, str]] = [
     ("explain small.log/x", USAGE, "small.log/x"),
     ("skeleton --arch llama -o directory", USAGE, "directory"),
     ("diagnose -- llama-server -m directory", FAILURE, "is a directory"),
-    ("verify -- llama-server -m pipe.gguf", FAILURE, "no regular file"),
+    ("verify -- llama-server -m pipe.gguf", FAILURE, "not a regular file"),
     ("diagnose -- ./plain-file -m MODEL", FAILURE, "permission denied"),
     ("diagnose -- ./directory -m MODEL", FAILURE, "is a directory"),
     ("diagnose -- ./not-a-server -m MODEL", FAILURE, "not a llama-server"),

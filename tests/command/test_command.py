@@ -280,7 +280,7 @@ def test_unknown_flags_stay() -> None:
 def test_problems_name_what_the_engine_will_refuse() -> None:
     problems = parse("llama-server -fa -ngl 99 --draft-max 4 -np").problems()
     assert [words for words in ("-fa", "99", "--draft-max", "-np") if words in " ".join(problems)]
-    assert problems[0] == "-fa takes -ngl as its value; it needs one of on, off, auto"
+    assert problems[0] == "-fa has the value -ngl; it needs one of on, off, auto"
     assert problems[-1] == "-np needs a value"
     assert parse("llama-server -np").with_value("-np", "2").words[-2:] == ("-np", "2")
     assert parse("llama-server -np").with_value("-c", "2").value("-c") == "2"

@@ -60,10 +60,14 @@ def test_a_preset_is_what_the_engine_reads(name: str) -> None:
     ("text", "line", "words"),
     [
         ("[m]\n# fine\n  model = a\n", 3, "may not be indented"),
-        ("[m]\r\nmodel = a\r\nctx-size: 4096\r\n", 3, "parted by =, not by a colon"),
-        ("[m]\nmodel = a\n\n--jinja = on\n", 4, "no dashes in front"),
-        ("[m]\nmodel = a\nmlock\n", 3, "no key with = and a value"),
-        ("[m] extra\nmodel = a\n", 1, "a section is a name in brackets"),
+        (
+            "[m]\r\nmodel = a\r\nctx-size: 4096\r\n",
+            3,
+            "write = between a key and its value, not a colon",
+        ),
+        ("[m]\nmodel = a\n\n--jinja = on\n", 4, "must not begin with dashes"),
+        ("[m]\nmodel = a\nmlock\n", 3, "not a key with = and a value"),
+        ("[m] extra\nmodel = a\n", 1, "a section must be a name in brackets"),
         ("\ufeff[m]\nmodel = a\n", 1, "byte order mark"),
         ("[m]\nmodel = a\nflash_attn = on\n", 3, "write flash-attn, letter by letter"),
         ("[m]\nmodel = a\n[n]\nmodel = b\nalias = x,m\n", 5, "alias of section n"),
@@ -78,11 +82,11 @@ def test_a_refused_file_says_where(text: str, line: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[m]\nmodel = "/a b.gguf"\n', "with the quotes as part of the value"),
+        ('[m]\nmodel = "/a b.gguf"\n', "the quotes are part of the value"),
         ("[m]\nmodel = /a#b.gguf\n", "model is cut to /a"),
         ('[m]\nmodel = a\nchat-template-kwargs = {"x":"a;b"}\n', 'cut to {"x":"a:'),
         ("[m]\nmodel = a\nmlock = no\n", "mlock = no does not turn it off"),
-        ("[m]\nmodel = a\n[m]\nmodel = b\n", "counts for nothing"),
+        ("[m]\nmodel = a\n[m]\nmodel = b\n", "is ignored: this one replaces it"),
     ],
 )
 def test_what_is_read_otherwise_than_it_looks(text: str, words: str) -> None:

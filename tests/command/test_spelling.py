@@ -160,7 +160,7 @@ def test_what_is_written_out_is_told(tmp_path: Path) -> None:
     kept = in_file(tmp_path / "a.sh", SCRIPT + line, nothing)
     assert kept == (line.strip(), ())
     _, notes = in_file(tmp_path / "b.sh", SCRIPT + line, context)
-    assert notes == ('"${ARGS[@]}" is written out: some of the words that it holds change',)
+    assert notes == ('"${ARGS[@]}" is written out because some of its words change',)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_command_that_nothing_changes_is_as_it_was(
         spelled, notes = respelled(read[1], read[0], lambda text: text)
         line = ["llama-server", *(part for part in parts if part != "\\\n")]
         assert " ".join(spelled).split() == " ".join(line).split()
-        live = ("$(f) is the script's own: a shell runs the command in it",)
+        live = ("$(f) is the script's own text: a shell runs the command in it",)
         assert notes == (live if "$(f)" in parts else ())
 
 

@@ -212,7 +212,7 @@ def test_things_that_are_no_file(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     if sys.platform != "win32":
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(ModelError, match="no regular file"):
+        with pytest.raises(ModelError, match="not a regular file"):
             read_header(tmp_path / "pipe")
 
 

@@ -185,16 +185,16 @@ class TestAPipeThatNobodyWritesTo:
             explain.explain_file(pipe(tmp_path))
 
     def test_as_a_model(self, tmp_path: Path) -> None:
-        with pytest.raises(ModelError, match="no regular file"):
+        with pytest.raises(ModelError, match="not a regular file"):
             read_header(pipe(tmp_path))
 
     def test_as_a_record(self, tmp_path: Path) -> None:
-        with pytest.raises(ArrieroError, match="no regular file"):
+        with pytest.raises(ArrieroError, match="not a regular file"):
             read_document(pipe(tmp_path))
 
     def test_as_a_file_of_keys(self, tmp_path: Path) -> None:
         words = ["llama-server", "-m", "m.gguf", "--api-key-file", str(pipe(tmp_path))]
-        with pytest.raises(UsageError, match="no regular file"):
+        with pytest.raises(UsageError, match="not a regular file"):
             serving_of(parse_command(words, builtin_flags(), {}), tmp_path)
 
 

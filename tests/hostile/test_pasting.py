@@ -160,10 +160,10 @@ def test_what_starts_a_command_is_quoted_too() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("llama-server -m a; rm x", "what follows ; "),
-        ("llama-server -m a && rm x", "what follows && "),
-        ("llama-server -m a | tee log", "what follows | "),
-        ("llama-server -m a & wait", "what follows & "),
+        ("llama-server -m a; rm x", "the command after ; is"),
+        ("llama-server -m a && rm x", "the command after && is"),
+        ("llama-server -m a | tee log", "the command after | is"),
+        ("llama-server -m a & wait", "the command after & is"),
         ("llama-server -m a -t $(nproc)", "$(nproc) is the script's own"),
         ("llama-server -m a -t `nproc`", "`nproc` is the script's own"),
         ("llama-server -m a --api-key abcdefgh", "set LLAMA_API_KEY to it"),

@@ -105,7 +105,7 @@ def test_missing_directory_pipe_and_large_file(tmp_path: Path) -> None:
         read_document(tmp_path)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(RecordError, match="it is no regular file"):
+        with pytest.raises(RecordError, match="it is not a regular file"):
             read_document(tmp_path / "pipe")
     large = tmp_path / "large.json"
     with large.open("wb") as file:

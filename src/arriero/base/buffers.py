@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
 HOST: Final = "host"
-"""What stands for the host among the devices of a pool."""
+"""The name of the host among the devices of a pool."""
 _ON_HOST: Final = re.compile(r"CPU\w*|AMX|BLAS|\w+_Host")
 _OF_DEVICE: Final = re.compile(r"(\w{1,60}?\d{1,9})(?:_Mapped|_Split|\[.{0,255}\])?\Z")
 
@@ -25,12 +25,12 @@ P = TypeVar("P", bound=_Pool)
 
 
 def is_on_host(buffer: str) -> bool:
-    """Whether a buffer type is memory of the host: pinned and repacked memory too."""
+    """Whether a buffer type is host memory, pinned and repacked memory included."""
     return _ON_HOST.fullmatch(buffer) is not None
 
 
 def pool_of(buffer: str, pools: Sequence[P]) -> P | None:
-    """The pool that a device's or buffer type's memory comes from; None if it is in none."""
+    """The pool that holds the memory of a device or buffer type; None if no pool does."""
     match = _OF_DEVICE.match(buffer)
     names = (HOST,) if is_on_host(buffer) else (buffer, match[1] if match else buffer)
     return next((pool for name in names for pool in pools if name in pool.devices), None)

@@ -1,10 +1,10 @@
-"""Errors that end a command. Each carries what is wrong, what to do about it and an exit status."""
+"""Errors that end a command. Each says what is wrong, what to do, and the exit status."""
 
 from __future__ import annotations
 
 
 class ArrieroError(Exception):
-    """A problem to be told in one line.
+    """A problem that the user is told in one line.
 
     Args:
         message: What is wrong and where, in one line.
@@ -30,25 +30,25 @@ class UsageError(ArrieroError):
 
 
 class NotFoundError(ArrieroError):
-    """No engine, model, log or worker where one was said to be."""
+    """There is no engine, model, log or worker at the place that was named."""
 
     exit_code = 3
     default_id = "not-found"
 
 
 class ModelError(ArrieroError):
-    """A model file that exists and cannot be read."""
+    """A model file exists but cannot be read."""
 
     default_id = "model"
 
 
 class EngineError(ArrieroError):
-    """An engine that exists and cannot be used."""
+    """An engine exists but cannot be used."""
 
     default_id = "engine"
 
 
 class RecordError(ArrieroError):
-    """A record that cannot be written or read back."""
+    """A record cannot be written or read back."""
 
     default_id = "record"

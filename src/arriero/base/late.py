@@ -1,6 +1,6 @@
-"""Regular expressions that are compiled when they are first used.
+"""Regular expressions that are compiled on first use.
 
-A command that answers at once needs few of them, and compiling all would take most of its time.
+A quick command uses few of them; compiling all would take most of its time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, cast
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """``re.compile``, done when the first of its methods is used."""
+    """``re.compile``, postponed until the first use."""
     return cast("re.Pattern[str]", _Pattern(text, flags))
 
 

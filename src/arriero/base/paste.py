@@ -1,9 +1,9 @@
-"""Words as they can be pasted into a shell: bash, dash, zsh and fish read them alike.
+"""Quote words so that they can be pasted into bash, dash, zsh and fish with the same meaning.
 
-Single quotes keep everything but a backslash (fish reads some of them there) and a single quote, so
-both stand outside of the quotes, escaped. What acts on a terminal before a shell sees it (control
-characters, among them the end of a bracketed paste) and what turns the direction of text is printed
-by ``printf`` where the command runs.
+Single quotes keep everything except a backslash (fish interprets some of them there) and a single
+quote, so both are escaped outside the quotes. Characters that act on the terminal before the shell
+sees them (control characters, among them the end of a bracketed paste), and those that change the
+direction of text, are produced by ``printf`` when the command runs.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Final
 from arriero.base.late import pattern
 
 _PLAIN: Final = pattern(r"[A-Za-z0-9@+:,./_-][A-Za-z0-9@%+=:,./_-]*\Z")
-"""zsh looks up a command for a word that begins with ``=``."""
+"""zsh replaces a word that begins with ``=`` by the path of a command."""
 _PRINTED: Final = pattern(r"[A-Za-z0-9 _./:@+,=]")
 _PIECES: Final = pattern(r"[\\']|[^\\']+")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that are not printed as they are."""
+"""Categories of characters that must not be printed as they are."""
 _INSIDE: Final = r"[A-Za-z0-9_./:@%+,=-]*+"
 _REFERENCE: Final = rf"\$(?:[A-Za-z_]\w*+|\{{[A-Za-z_]\w*+(?::?[-+?]{_INSIDE})?\}})"
 _OPEN: Final = pattern(rf"(?>(?:{_INSIDE}{_REFERENCE})+){_INSIDE}\Z", re.ASCII)
 
 
 def quote(word: str) -> str:
-    """One word for a shell, which gives the program exactly this word."""
+    """Quote one word so that the program gets exactly this word from the shell."""
     if _PLAIN.match(word):
         return word
     if any(map(is_hidden, word)):
-        # one piece: fish misreads an escape beside quotes that hold a command
+        # one piece: fish misreads an escape next to quotes that contain a command
         whole = word.rstrip("\n")
-        ends = word[len(whole) :]  # which a shell cuts off what a command prints
+        ends = word[len(whole) :]  # a shell removes these from the output of a command
         printed = "".join(c if _PRINTED.match(c) else _octal(c) for c in whole)
         return f"\"$(printf '{printed}')\"" + (f"'{ends}'" if ends else "")
     pieces = _PIECES.findall(word)
@@ -41,7 +41,7 @@ def quote(word: str) -> str:
 
 
 def join(words: Sequence[str]) -> str:
-    """Words as one line for a shell."""
+    """Quote the words and join them into one line for a shell."""
     return " ".join(map(quote, words))
 
 
@@ -51,9 +51,9 @@ def is_hidden(char: str) -> bool:
 
 
 def referring(text: str) -> str | None:
-    """A word that only names variables, in quotes so that a shell fills them in and does no more.
+    """A word that only names variables, quoted so that a shell replaces them and does no more.
 
-    Null where the text holds anything that a shell could take for more than a name.
+    None if the text contains anything that a shell could interpret beyond a variable's name.
     """
     inside = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
     return f'"{inside}"' if _OPEN.match(inside) else None

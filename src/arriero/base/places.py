@@ -1,4 +1,4 @@
-"""What paths, hosts, addresses and users look like in commands and logs of three systems."""
+"""Recognise paths, hosts, addresses and users in commands and logs of three systems."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FIELD_WORDS: Final = _words(
     vm vulkan warning weights windows worker workers
     """
 )
-"""Words of llama.cpp's own lines. A user or host of such a name is only taken out where it stands
-as one: in a path, a log prefix, an address."""
+"""Words of llama.cpp's own lines. A user or host of such a name is removed only where it is clearly
+one: in a path, a log prefix, an address."""
 ROUTES: Final = _words(
     """
     apply-template chat completion completions control cors-proxy detokenize embedding embeddings
@@ -98,7 +98,7 @@ OWNER: Final = pattern(
     r"|(?<=[=,])\d{1,10}\(([A-Za-z][\w.-]{0,63})\)"
     r"|(?<![\w\\])[A-Z][A-Z0-9-]{1,14}(?:\\(?![nrtu])|\\\\)([a-z][\w.-]{1,63})"
 )
-"""Users as sudo, ls, id and Windows name them."""
+"""Users in the output of sudo, ls, id and Windows."""
 POD: Final = pattern(
     r"\[pod/([\w.-]{1,80})/([\w.-]{1,80})\]"
     r"|(?<![\w.-])([a-z][a-z0-9-]{1,60}-[b-df-hj-np-tv-z2-9]{8,10}-[b-df-hj-np-tv-z2-9]{5})(?![\w-])"
@@ -107,7 +107,7 @@ SLOT_FILE: Final = pattern(
     r"(?<=file )'[^'\n]{1,400}\.bin'|(?<=filename\" : )\"[^\"\n]{1,400}\""
     r"|(?<=filename\": )\"[^\"\n]{1,400}\"|(?<=filename\":)\"[^\"\n]{1,400}\""
 )
-"""What a client named the state of a slot that it saved."""
+"""The name that a client gave to the saved state of a slot."""
 HEADER_TEXT: Final = pattern(
     r"(\bgeneral\.[\w.]{1,60}[ \t]{0,40}(?:(?:arr\[)?str\S{0,8})?[ \t]{0,40}=[ \t]{0,8}"
     r"|(?<![\w.])[Aa]uthors?[ \t]{0,8}[:=][ \t]{0,8})(?![ \t\d]|<text>)[^\n]{1,4096}"
@@ -196,7 +196,7 @@ def reduced(path: str) -> str:
     last = names[-1] if names and plain[-1] not in "/\\" else ""
     if last in _BINARIES or SUFFIX.search(last) or re.fullmatch(r"sha256[-:][0-9a-f]{64}", last):
         return f"{DIRECTORY}/{last}"
-    # The full stop of a sentence is no part of a name.
+    # The full stop of a sentence is not part of the name.
     if last.endswith(".") and SUFFIX.search(last.rstrip(".")):
         return f"{DIRECTORY}/{last}"
     return DIRECTORY

@@ -1,4 +1,4 @@
-"""Where the text of requests and answers stands in logs and bodies, and text without it."""
+"""Find the text of requests and answers in logs and bodies, and remove it."""
 
 from __future__ import annotations
 

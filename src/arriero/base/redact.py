@@ -1,9 +1,9 @@
-"""Taking secrets out of everything, and everything personal out of what is written for sharing.
+"""Remove secrets from every text, and everything personal from texts that are written for sharing.
 
-Two levels. *Secrets* (keys, tokens, passwords) leave every text that Arriero prints, records or
-keeps. What is *shared* also loses paths, user and host names, addresses, serials and prompts, and
-keeps what a reader of an upstream issue needs: base names of files, source lines, sizes, devices,
-flags, builds.
+There are two levels. *Secrets* (keys, tokens, passwords) are removed from every text that Arriero
+prints, records or keeps. A *shared* text also loses paths, user and host names, addresses, serial
+numbers and prompts. It keeps what a reader of an upstream issue needs: base names of files, source
+lines, sizes, devices, flags, builds.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _LONGEST_SUFFIX: Final = 24
 
 @cache
 def free_fields(struct: type[msgspec.Struct]) -> frozenset[str]:
-    """Fields of a document that may hold any text: not those whose values are fixed words."""
+    """Fields of a document that may contain any text, unlike those with fixed words as values."""
     info = msgspec.inspect.type_info(struct)
     assert isinstance(info, msgspec.inspect.StructType)  # noqa: S101  for the type checker
     fixed = (msgspec.inspect.LiteralType, msgspec.inspect.EnumType)
@@ -93,19 +93,19 @@ def free_fields(struct: type[msgspec.Struct]) -> frozenset[str]:
 
 
 class Redactor:
-    """Takes out what must not be read by others, and remembers what it found.
+    """Removes what others must not read, and remembers what it found.
 
-    One redactor serves one document or one bundle: a name found anywhere (a user in a path, a host
-    in a log prefix, a key in a flag) is taken out everywhere after, and the same host keeps the
-    same alias (``host-1``, ``worker-1``).
+    One redactor serves one document or one bundle. A name that it finds once (a user in a path, a
+    host in a log prefix, a key in a flag) is removed everywhere afterwards, and the same host keeps
+    the same alias (``host-1``, ``worker-1``).
 
     Args:
-        secrets: Known secrets, any length. Shorter than four characters they are only taken out
-            where their flag or name stands before them.
+        secrets: Known secrets of any length. One shorter than four characters is removed only
+            after its flag or name.
         users: Known user names.
         hosts: Known host names.
         workers: Names or addresses of RPC workers, without port.
-        paths: Known paths, for those with spaces in them.
+        paths: Known paths; needed for paths with spaces.
     """
 
     def __init__(
@@ -149,12 +149,12 @@ class Redactor:
         return self._without_secrets(text)
 
     def share(self, text: str) -> str:
-        """The text as it may be shown to anybody."""
+        """The text in a form that anybody may see."""
         self._learn_text(text, share=True)
         return self._shared(text)
 
     def learn(self, document: object, *, share: bool = True) -> None:
-        """Remember the secrets and names in a document, to take them out of others too."""
+        """Remember the secrets and names in a document, to remove them from other texts too."""
         for argv in _argvs(document):
             for value in secrets_of(argv, {}):
                 self._learn_secret(value)
@@ -175,7 +175,7 @@ class Redactor:
     def scrub(self, document: _T, *, share: bool = False) -> _T:
         """The same document without secrets, or fit for sharing.
 
-        Numbers, names of members and the contract's own words stay.
+        Numbers, names of members and the contract's own words are kept.
         """
         self.learn(document, share=share)
         result: _T = self._scrub(document, share, 0)
@@ -232,7 +232,7 @@ class Redactor:
     def _learn_text(self, text: str, *, share: bool) -> None:
         for start, end, _ in keyed_spans(text):
             value = text[start:end]
-            # A word of prose after a flag's name is no secret worth hunting for elsewhere.
+            # A word of prose after a flag's name is not a secret to look for elsewhere.
             if len(value) > 7 and re.search(r"\d|[^\w\s]", value):
                 self._learn_secret(value)
         if not share:
@@ -315,7 +315,7 @@ class Redactor:
         return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(one, words))})"
 
     def _without_places(self, text: str) -> str:
-        """URLs, network paths and paths, in one pass, so that one is never read inside another."""
+        """Replace URLs, network paths and paths in one pass: none is read inside another."""
         parts: list[str] = []
         at = 0
         while found := PLACE.search(text, at):
@@ -424,7 +424,7 @@ class Redactor:
 
     def _scrub(self, value: Any, share: bool, depth: int) -> Any:
         if depth > _DEPTH_CEILING:
-            return None  # rather lost than told
+            return None  # better lost than revealed
         if isinstance(value, Enum):
             return value
         if isinstance(value, str):
@@ -460,7 +460,7 @@ class Redactor:
             return [self._scrub(item, share, depth) for item in items]
         if _is_argv(items):
             return self._argv(items, share)
-        # Lines of one log: a key or a prompt may run over several.
+        # Lines of one log: a key or a prompt may span several.
         whole = "\n".join(items)
         lines = self._text(whole, share).split("\n")
         if len(lines) == len(items):
@@ -486,7 +486,7 @@ class Redactor:
 
 
 def _blank(item: Any, word: str) -> Any:
-    """The value without its texts; numbers and nulls tell nothing and keep their place."""
+    """The value without its texts; numbers and nulls reveal nothing and are kept."""
     if isinstance(item, Enum):
         return item
     if isinstance(item, str):

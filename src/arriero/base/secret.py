@@ -1,4 +1,4 @@
-"""What a secret looks like, and text without it.
+"""Recognise secrets in text and remove them.
 
 Every pattern either fails within a bounded distance or consumes what it matched, so that the time
 is linear in the text whatever the text is.
@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 from arriero.base import limits
 from arriero.base.late import pattern
 
-SECRET: Final = "***"  # noqa: S105  what stands in a secret's place
+SECRET: Final = "***"  # noqa: S105  printed in place of a secret
 
 NOT_SECRET: Final = frozenset({"", "none", "null", "true", "false", "empty", SECRET})
 _FLAG: Final = (
@@ -30,7 +30,7 @@ _NAME: Final = (
 )
 SECRET_FLAG: Final = pattern(_FLAG + r"\Z")
 SECRET_NAME: Final = pattern(
-    # PWD alone is the directory that a shell stands in.
+    # PWD alone is the shell's current directory.
     rf"(?:{_NAME}|hft|authorization|cookie"
     r"|(?:\A(?-i:(?!PWD\Z))|_)(?:key|token|secret|pass|pat|pwd?|auth|creds?)"
     r"(?:_(?:read|write|r[ow]|v?\d{1,3}|prod|dev|test))?)\Z",
@@ -116,7 +116,7 @@ _REFERENCE: Final = pattern(
 
 
 def is_reference(value: str) -> bool:
-    """Whether it only says which variable holds the secret; one with a default holds it itself."""
+    """Whether it only names the variable with the secret; with a default it contains the secret."""
     return _REFERENCE.match(value) is not None
 
 
@@ -153,7 +153,7 @@ def rewrite(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
 
 
 def _is_said_of_a_file(text: str, found: re.Match[str]) -> bool:
-    """Whether ``found`` is no name of a secret but the tail of a path with a message behind it.
+    """Whether ``found`` is the end of a path with a message after it, not the name of a secret.
 
     Not if a name or value is quoted, nor if there is no space between the two (as ``grep`` writes
     a file's content), nor if what follows looks like a key.
@@ -197,7 +197,7 @@ def _header_spans(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _variants(secret: str) -> set[str]:
-    """The ways a literal is written: as it is, in JSON, in a URL, in HTML, in a shell."""
+    """The forms of a literal: as it is, in JSON, in a URL, in HTML, in a shell."""
     import html  # late, as few commands have secrets to look for
     import json
 
@@ -220,9 +220,9 @@ def _variants(secret: str) -> set[str]:
 
 
 def secrets_of(argv: Sequence[str], env: Mapping[str, str]) -> frozenset[str]:
-    """The secrets that one command carries: in its flags, its key file and its environment.
+    """The secrets of one command: in its flags, its key file and its environment.
 
-    A list of keys counts as a whole and key by key. A key file that cannot be read gives none.
+    A list of keys counts as a whole and key by key. A key file that cannot be read adds none.
     """
     found: set[str] = set()
     for flag, value in zip(argv, (*argv[1:], ""), strict=True):
@@ -254,7 +254,7 @@ def _key_file(path: str) -> set[str]:
 def without_secrets(text: str, known: re.Pattern[str] | None = None) -> str:
     """The text without what looks like a secret and without what ``known`` matches.
 
-    A secret over several lines leaves as many lines, so that line numbers stay true.
+    A secret over several lines is replaced by as many lines, so that line numbers stay correct.
     """
     text = _PEM.sub(lambda m: SECRET + "\n" * m[0].count("\n"), text)
     if known:
@@ -276,10 +276,10 @@ def _unless_reference(found: re.Match[str]) -> str:
 
 
 def pattern_of(secrets: Collection[str]) -> re.Pattern[str] | None:
-    """What finds these secrets as they may be written; None when none can be looked for.
+    """A pattern for all forms of these secrets; None if there is nothing to look for.
 
-    One of fewer than four characters would be found everywhere, one of fewer than eight is only
-    found as a whole word.
+    A secret of fewer than four characters would match everywhere and is left out; one of fewer than
+    eight matches only as a whole word.
     """
     words = {word for secret in secrets for word in _variants(secret) if len(word) > 3}
     if not words:

@@ -1,4 +1,4 @@
-"""Sizes in bytes: parsing what people type and printing what they can compare with a log."""
+"""Sizes in bytes: parse what people type, print what they can compare with a log."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def parse_size(text: str) -> int:
     factor = _UNITS.get(match.group(2).lower()) if match else None
     if match is None or factor is None:
         raise UsageError(
-            f"not a size: {text!r}", hint="write it like 3.5GiB, 512MiB or a number of bytes"
+            f"{text!r} is not a size", hint="write it like 3.5GiB, 512MiB or a number of bytes"
         )
     value = int(float(match.group(1).replace(",", ".")) * factor)
     if value > _CEILING:
-        raise UsageError(f"size out of range: {text!r}", hint="the largest accepted is 1024 PiB")
+        raise UsageError(f"the size {text!r} is too large", hint="give at most 1024 PiB")
     return value
 
 
@@ -65,7 +65,7 @@ def parse_duration(text: str) -> float:
         hours, minutes, rest = match.groups()
         seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
     if seconds <= 0:
-        raise UsageError(f"not a duration: {text!r}", hint="write it like 90s, 10m or 1h30m")
+        raise UsageError(f"{text!r} is not a duration", hint="write it like 90s, 10m or 1h30m")
     return seconds
 
 

@@ -10,12 +10,12 @@ class Component(StrEnum):
 
     WEIGHTS = "weights"
     KV = "kv"
-    """Every attention-side cache: SWA, indexer, compressor included."""
+    """All attention caches, those of sliding windows, indexers and compressors included."""
     RS = "rs"
     """Recurrent state of a recurrent or hybrid model."""
     COMPUTE = "compute"
     GRAPH = "graph"
-    """Host memory for graph metadata: in no size line of llama.cpp."""
+    """Host memory for graph metadata; no size line of llama.cpp shows it."""
     OUTPUT = "output"
     PROMPT_CACHE = "prompt_cache"
     CHECKPOINTS = "checkpoints"
@@ -41,7 +41,7 @@ class MemoryClass(StrEnum):
 
 
 class Kind(StrEnum):
-    """What kind of failure it was. Between two, the more specific cause."""
+    """What kind of failure it was. If two apply, the more specific one counts."""
 
     ALLOCATION = "allocation"
     BUFFER_LIMIT = "buffer_limit"

@@ -23,9 +23,9 @@ _SPLIT_FILE: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
 
 @dataclass(frozen=True)
 class Item:
-    """One flag as typed (or one word that is none), with the words it takes.
+    """One flag as typed (or a word that is not a flag), with the words that it takes.
 
-    ``at`` is its position in ``Command.words``; ``flag`` is null where the engine does not list it.
+    ``at`` is its position in ``Command.words``; ``flag`` is None if the engine does not list it.
     """
 
     at: int
@@ -35,7 +35,7 @@ class Item:
 
     @property
     def end(self) -> int:
-        """The position after its last word."""
+        """The position behind its last word."""
         return self.at + 1 + len(self.values)
 
     @property
@@ -65,28 +65,29 @@ class ModelSource(StrEnum):
     """Hugging Face: ``-hf``, or one of the flags that stand for a repository."""
     DOCKER = "docker"
     ROUTER = "router"
-    """No model given: newer builds start as a router of several models."""
+    """No model is given: newer builds then start as a router for several models."""
 
 
 @dataclass(frozen=True, repr=False)
 class Command:
-    """A command line, parsed against the flags of one engine.
+    """A command line, parsed with the flags of one engine.
 
-    Values come out as llama-server would take them: any alias counts, the last of a flag wins, and
-    a flag wins over its ``LLAMA_ARG_*`` variable (common/arg.cpp applies the variables first).
+    Values are those that llama-server would use: any alias counts, the last occurrence of a flag
+    wins, and a flag wins over its ``LLAMA_ARG_*`` variable (common/arg.cpp applies the variables
+    first).
     """
 
     words: tuple[str, ...]
     flags: FlagTable
     inherited: Mapping[str, str]
-    """The environment that Arriero itself was started with."""
+    """The environment of Arriero's own process."""
     prefix: Prefix
     items: tuple[Item, ...]
     origins: tuple[int | None, ...] = field(compare=False)
-    """For each word its position in the command as it was before any change; null for a new one."""
+    """For each word its position in the command before any change; None for a new word."""
 
     def __repr__(self) -> str:
-        # What a traceback or a failing test prints must hold no secret either.
+        # A traceback or a failing test must not print a secret either.
         return f"Command({self.safe_text()!r})"
 
     @property
@@ -101,12 +102,12 @@ class Command:
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        """The words of ``env``, ``numactl``, ``taskset``, ... before the program."""
+        """The words before the program: ``env``, ``numactl``, ``taskset``, ..."""
         return self.words[self.prefix.assignments : self.prefix.length]
 
     @property
     def exec_argv(self) -> tuple[str, ...]:
-        """What to execute: all but the leading assignments, which belong into the environment."""
+        """The words to execute: all but the leading assignments, which go into the environment."""
         return self.words[self.prefix.assignments :]
 
     @property
@@ -131,10 +132,10 @@ class Command:
         return join_words(self.words, self.prefix.assigned)
 
     def value(self, name: str) -> str | None:
-        """What is in force for a flag; null when neither a flag nor a variable sets it.
+        """The value in force for a flag; None if neither a flag nor a variable sets it.
 
-        Switches give ``on`` or ``off`` (a negative name asks for the same switch as its positive);
-        several words are joined by a space.
+        The value of a switch is ``on`` or ``off`` (its negative name gives the same value as the
+        positive one). Several words are joined by a space.
         """
         flag = self.flags.get(name)
         items = self._items_of(name)
@@ -143,17 +144,17 @@ class Command:
         return self._from_environ(flag) if flag else None
 
     def number(self, name: str) -> int | None:
-        """The value in force as a whole number; null if there is none or it is a word.
+        """The value in force as a whole number; None if there is no value or it is a word.
 
-        llama-server reads what a number begins with (``4x`` is 4) and refuses the rest.
+        llama-server reads the digits at the beginning (``4x`` is 4) and refuses anything else.
         """
         digits = re.match(r"\s*([+-]?\d+)", self.value(name) or "", re.ASCII)
         return int(digits[1]) if digits else None
 
     def switch(self, name: str) -> bool | None:
-        """Whether a switch is on; null when it is left to the engine.
+        """Whether a switch is on; None if the command leaves it to the engine.
 
-        Older builds have ``--no-x`` as a flag of its own: asked for ``--x``, it counts as off.
+        Older builds have ``--no-x`` as a separate flag: then ``--x`` is off.
         """
         value = self.value(name)
         if value is None and name.startswith("--") and self.has(f"--no-{name[2:]}"):
@@ -161,7 +162,7 @@ class Command:
         return None if value is None else value not in _FALSEY
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Each occurrence on the command line, in order (``-ot``, ``--lora`` may repeat)."""
+        """The value of each occurrence on the command line, in order (``-ot``, ``--lora``)."""
         return tuple(item.value for item in self._items_of(name))
 
     def has(self, name: str) -> bool:
@@ -184,11 +185,11 @@ class Command:
 
     @property
     def unknown(self) -> tuple[Item, ...]:
-        """Words that this engine does not know; it refuses the first of them."""
+        """The words that this engine does not know; it refuses the first one."""
         return tuple(item for item in self.items if item.flag is None)
 
     def problems(self) -> tuple[str, ...]:
-        """What this engine will refuse about the command line, one line each."""
+        """What this engine will refuse in the command line, one line each."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[str]:
@@ -201,33 +202,33 @@ class Command:
                 yield f"{item.name} needs a value"
             elif item.flag.choices and self.flags.get(item.value) is not None:
                 choices = ", ".join(item.flag.choices)
-                yield f"{item.name} takes {item.value} as its value; it needs one of {choices}"
+                yield f"{item.name} has the value {item.value}; it needs one of {choices}"
 
     def with_value(self, name: str, value: str, *, last: bool = False) -> Command:
         """The same command with one setting changed and nothing else.
 
-        The last occurrence, which is the one in force, gets the value in place; earlier ones stay.
-        A flag not there yet is appended under the name given. For a switch the value is ``on`` or
-        ``off``; ``off`` removes a switch that has no negative form. A flag of several words takes
-        them separated by spaces.
+        The value is replaced at the last occurrence, which is in force; earlier ones stay. A new
+        flag is appended under the given name. The value of a switch is ``on`` or ``off``; ``off``
+        removes a switch that has no negative form. The values of a flag with several words are
+        separated by spaces.
 
         Args:
-            last: Append even if the flag is there already, so that it also wins over another flag
-                with the same effect (``-lm`` over ``--mmap``, ``-lv`` over ``-v``).
+            last: Append the flag even if it is already there, so that it also wins over another
+                flag with the same effect (``-lm`` over ``--mmap``, ``-lv`` over ``-v``).
 
         Raises:
-            UsageError: This engine has no such flag, or it cannot take this value.
+            UsageError: This engine has no such flag, or the flag cannot have this value.
         """
         flag = self.flags.get(name)
         if flag is None or flag.removed:
             return self._with_missing_flag(name, value)
         if flag.arity == 0:
             if value not in _TRUTHY | _FALSEY:
-                raise UsageError(f"{name} is a switch and cannot be {value!r}")
+                raise UsageError(f"{name} is a switch: its value is on or off, not {value!r}")
             return self._with_switch(flag, name, value in _TRUTHY, last)
         values = value.split() if flag.arity > 1 else [value]
         if len(values) != flag.arity:
-            raise UsageError(f"{name} takes {flag.arity} values, not {value!r}")
+            raise UsageError(f"{name} needs {flag.arity} values, but got {value!r}")
         items = self._items_of(name)
         if items and not last:
             return self.spliced(items[-1].at + 1, items[-1].end, values)
@@ -249,10 +250,9 @@ class Command:
         return self._picked([at for at in range(len(self.words)) if at not in drop])
 
     def with_environ(self, name: str, value: str) -> Command:
-        """The same command with one variable set: in place, or as a new word in front.
+        """The same command with one variable set: in place, or as a new word at the beginning.
 
-        Behind ``env -i`` or ``env -u`` a word in front would be lost; there it goes before the
-        program.
+        ``env -i`` or ``env -u`` would drop such a word, so with them it goes before the program.
         """
         word = f"{name}={value}"
         places = [at for at in self.prefix.assigned if self.words[at].partition("=")[0] == name]
@@ -278,7 +278,7 @@ class Command:
         return _parse(self.words, flags, self.inherited, self.origins)
 
     def model_source(self) -> tuple[ModelSource, str | None]:
-        """Where the model comes from and the file, address or repository as typed.
+        """Where the model comes from, and its file, address or repository as typed.
 
         A repository or address wins over ``-m``, which then only says where to store the file.
         """
@@ -296,7 +296,7 @@ class Command:
         return ModelSource.ROUTER, self.value("--models-dir") or self.value("--models-preset")
 
     def model_path(self) -> str | None:
-        """The model file, first part of several, as typed; null unless it is a local file."""
+        """The model file as typed, or its first part; None if it is not a local file."""
         source, where = self.model_source()
         return where if source is ModelSource.FILE else None
 
@@ -312,9 +312,9 @@ class Command:
         return tuple(f"{stem}-{part:05}-of-{total:05}.gguf" for part in range(1, total + 1))
 
     def secrets(self) -> frozenset[str]:
-        """Values that must never be written: keys, tokens, passwords; from flags and variables.
+        """Values of flags and variables that must never be written: keys, tokens, passwords.
 
-        Keys inside ``--api-key-file`` are not here: ``Serving`` reads them.
+        Keys inside ``--api-key-file`` are not included: ``Serving`` reads them.
         """
         return self._secrets
 
@@ -365,7 +365,7 @@ class Command:
             return self._with_switch(opposite, opposite.canonical, value in _FALSEY, False)
         raise UsageError(
             f"this engine does not know {name}",
-            hint="`llama-server --help` lists what it knows",
+            hint="run `llama-server --help` to see its flags",
             id="flag-unknown",
         )
 
@@ -381,7 +381,7 @@ class Command:
         return self._appended([spelling])
 
     def _appended(self, words: list[str]) -> Command:
-        """New words at the end, but before what might take them for its value."""
+        """Add words at the end, but before a word that might take them as its value."""
         at = len(self.words)
         for item in reversed(self.items):
             if item.complete:
@@ -400,7 +400,7 @@ def _is_secret(flag: Flag) -> bool:
 
 
 def _opposite(flag: Flag, name: str) -> str:
-    """The name of the other sense that looks most like this one."""
+    """The name with the opposite meaning that looks most like this one."""
     others = flag.names if normalise(name) in flag.negatives else flag.negatives
     long = name.startswith("--")
     return next((other for other in others if other.startswith("--") is long), others[0])
@@ -409,13 +409,13 @@ def _opposite(flag: Flag, name: str) -> str:
 def parse_command(words: Sequence[str], flags: FlagTable, environ: Mapping[str, str]) -> Command:
     """Read a command line as the engine with these flags would.
 
-    A single word with spaces is taken for a whole command in quotes and split as a shell would.
-    Flags that the engine does not list stay untouched; the next word counts as theirs unless it
-    looks like a flag.
+    A single word with spaces is read as a whole command in quotes and split as a shell would. Flags
+    that the engine does not list stay unchanged; the next word is their value unless it looks like
+    a flag.
 
     Raises:
-        UsageError: It cannot be started as it is: it holds what only a shell understands, or a
-            program that arriero cannot look through stands before llama-server.
+        UsageError: The command cannot be started as it is: it contains syntax that only a shell
+            understands, or an unsupported program stands before llama-server.
     """
     if len(words) == 1 and re.search(r"\s", words[0].strip()):
         return _parse(split_text(words[0]), flags, environ)

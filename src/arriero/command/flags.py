@@ -1,4 +1,4 @@
-"""The flags of one llama-server, as data: from its ``--help`` or from the table shipped here."""
+"""The flags of one llama-server as data: from its ``--help``, or from the table shipped here."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LONGEST_HELP: Final = 1 << 20
 class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One flag.
 
-    ``names`` turn it on or give it its value, ``negatives`` turn it off (``--no-mmap``, ``-nkvo``).
+    ``names`` turn it on or set its value, ``negatives`` turn it off (``--no-mmap``, ``-nkvo``).
     ``arity`` is the number of words that follow. ``env`` is the variable with the same effect; a
     flag with negatives also obeys its ``LLAMA_ARG_NO_*`` form (``env_off``). ``default`` is the
-    engine's own word for what happens without the flag. ``removed`` flags make the engine refuse.
+    engine's own description of the default. The engine refuses ``removed`` flags.
     """
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: tuple[str, ...] = ()
     default: str | None = None
     words: tuple[str, ...] = ()
-    """Words that its help names as values, besides ``choices``."""
+    """More values that its help names, in addition to ``choices``."""
     removed: bool = False
     deprecated: bool = False
 
@@ -50,7 +50,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def env_off(self) -> str | None:
-        """The variable that, set to anything, turns the flag off (common/arg.cpp)."""
+        """The variable that turns the flag off when set to anything (common/arg.cpp)."""
         if self.env is None or not self.negatives or not self.env.startswith("LLAMA_ARG_"):
             return None
         return self.env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_")
@@ -58,7 +58,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class FlagTable:
-    """All flags of one engine. ``verbosity`` names the levels of ``-lv`` from 0 up, if told."""
+    """All flags of one engine. ``verbosity`` names the levels of ``-lv`` from 0 up, if known."""
 
     flags: tuple[Flag, ...]
     verbosity: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class FlagTable:
         return {name: flag for flag in self.flags for name in (*flag.names, *flag.negatives)}
 
     def get(self, name: str) -> Flag | None:
-        """The flag that llama-server takes this word for; ``_`` counts as ``-`` in long names."""
+        """The flag that this word means to llama-server; ``_`` equals ``-`` in long names."""
         return self._by_name.get(normalise(name))
 
     def knows(self, name: str) -> bool:
@@ -85,7 +85,7 @@ def normalise(name: str) -> str:
 def parse_help(text: str) -> FlagTable:
     """Read the output of ``llama-server --help`` of any era that lists one flag per entry.
 
-    Text that is not such a help gives an empty table.
+    Other text gives an empty table.
     """
     flags: list[Flag] = []
     levels: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def _split_head(head: str) -> tuple[list[str], str, str]:
             break
     if rest.startswith("  ") or not rest.strip():
         return names, "", rest.strip()
-    # A placeholder may hold single spaces (`START END`); two or more part it from the text.
+    # A placeholder may contain single spaces (`START END`); two or more separate it from the text.
     hint, _, about = rest.strip().partition("  ")
     return names, hint.strip(), about.strip()
 
@@ -181,14 +181,14 @@ def decode_flags(data: bytes) -> FlagTable:
 BUILTIN: Final = (10092, 10434)
 """Builds whose flags are shipped."""
 KNOWN: Final = (10068, *BUILTIN)
-"""Builds whose flags are known: those of 10068 are the same as those of 10092."""
+"""Builds whose flags are known; 10068 has the same flags as 10092."""
 
 
 @functools.cache
 def builtin_flags(build: int | None = None) -> FlagTable:
-    """The flags of a build, for when no engine can be asked: of the newest one not newer than it.
+    """The flags of a build when there is no engine to ask: of the newest shipped build up to it.
 
-    An older build than all gets the oldest; without one it is the newest.
+    A build older than all shipped ones gets the oldest table; None gets the newest.
     """
     known = [number for number in BUILTIN if build is None or number <= build] or BUILTIN[:1]
     name = "flags.json" if known[-1] == BUILTIN[-1] else f"flags-{known[-1]}.json"

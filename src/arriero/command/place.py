@@ -1,6 +1,6 @@
-"""Where a command will run, if that is not the engine at hand: an image, another machine, a fork.
+"""Where a command runs if not on the known engine: in an image, on another machine, on a fork.
 
-Nothing here asks anything: all of it is read from names. What is not known stays null.
+Everything is read from names; nothing is started or contacted. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from arriero.command.flags import normalise
 
 @dataclass(frozen=True)
 class Place:
-    """An engine that is not the one at hand.
+    """Another engine than the known one.
 
-    ``why`` completes "the engine is not the one at hand: …". ``build`` and ``backend`` (how names
-    of its devices begin) are those that an image's tag names. ``devices`` is true where the engine
-    is taken to be the one at hand and only the machine is not known.
+    ``why`` completes "the engine is not the one at hand: …". ``build`` and ``backend`` (the
+    beginning of its device names) come from an image's tag. ``devices`` is true if the engine is
+    assumed to be the known one and only the machine is unknown.
     """
 
     why: str
@@ -31,23 +31,23 @@ class Place:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something about a file that its words do not show. ``about`` says which rule reads it."""
+    """A fact about a file beyond the command's words. ``about`` says which rule reads it."""
 
     about: Literal["preset", "model", "misread", "cut"]
     line: int
     text: str
     mild: bool = False
-    """Whether it may well be meant."""
+    """Whether it may well be intended."""
     file: str = ""
-    """The file that it is about, if that is not the one with the command."""
+    """The file that it is about, if it is not the file of the command."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """What a file or a wrapper tells about a command besides its words.
+    """What a file or a wrapper tells about a command in addition to its words.
 
-    ``published`` are the ports that a container publishes, as they are written; null where there is
-    no container. ``doubt`` says why it may be no command at all.
+    ``published`` are the ports that a container publishes, as written; None if there is no
+    container. ``doubt`` says why it may not be a command at all.
     """
 
     place: Place | None = None
@@ -61,7 +61,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _SERVER: Final = re.compile(r"(?!llama_cpp\.server)llama[-_.]?(?:cpp[-_.]?)?server", re.IGNORECASE)
-"""But not the module of that name, which is llama-cpp-python's."""
+"""Not the module of that name, which belongs to llama-cpp-python."""
 _TAG: Final = re.compile(r"(?:\A|[-_.])b(\d{4,6})(?=\Z|[-_.])")
 _BACKENDS: Final[Mapping[str, str]] = {
     "cuda": "CUDA",
@@ -125,7 +125,7 @@ def is_server(word: str) -> bool:
 
 
 def of_image(image: str) -> Place:
-    """What the name and tag of a container's image tell."""
+    """Where a command runs, by the name and tag of a container's image."""
     name, _, tag = image.partition("@")[0].rpartition(":")
     if not name or "/" in tag:  # no tag; a port of the registry is none
         name, tag = f"{name}:{tag}" if name else tag, ""
@@ -142,12 +142,12 @@ def of_image(image: str) -> Place:
 
 
 def fork_by_name(name: str) -> str | None:
-    """The fork that a path or an image is called after."""
+    """The fork whose name a path or an image has."""
     return next((fork for pattern, fork in _FORK_NAMES if pattern.search(name)), None)
 
 
 def fork_by_flags(names: Iterable[str]) -> tuple[str, str] | None:
-    """The fork that has one of these flags, where llama.cpp never had it, and the flag."""
+    """The fork that has one of these flags, which llama.cpp never had, and the flag."""
     for name in names:
         spelling = normalise(name.partition("=")[0])
         for fork, flags in _FORK_FLAGS.items():
@@ -157,5 +157,5 @@ def fork_by_flags(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def fork_of_value(value: str) -> str | None:
-    """Whose word a value is that llama.cpp does not take."""
+    """The fork that has this value, which llama.cpp refuses."""
     return next((fork for pattern, fork in _FORK_VALUES if pattern.match(value)), None)

@@ -1,4 +1,4 @@
-"""What stands before the program: assignments, and wrappers that end in becoming the program."""
+"""The words before the program: assignments, and wrappers that replace themselves by it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Prefix:
 
 @dataclass(frozen=True)
 class _Wrapper:
-    """Options of a program that replaces itself by the command it is given.
+    """Options of a program that replaces itself by the command that it is given.
 
-    ``valued`` options take a value: glued, after ``=`` or as the next word. Options in neither set
-    make the program do something else, so they are refused.
+    ``valued`` options have a value: attached, after ``=``, or as the next word. Any other option
+    makes the program do something else, so it is refused.
     """
 
     switches: frozenset[str]
@@ -68,7 +68,7 @@ _EMULATOR: Final = _wrapper(
     "-strace -singlestep -one-insn-per-tb",
     "-cpu -L -s -E -U -0 -r -B -R -p -seed -g -d -dfilter -D -plugin",
 )
-"""qemu's user mode: it runs one program as on another CPU. Options take one dash or two."""
+"""qemu's user mode: it runs one program as on another CPU. Options have one dash or two."""
 _EMULATOR_NAME: Final = re.compile(r"qemu-(?!system)[a-z0-9_]+(?:-static)?\Z")
 
 _REASONS: Final = (
@@ -84,7 +84,7 @@ _REASONS: Final = (
     ),
     (
         "sudo doas su runuser pkexec",
-        "the server would run as another user and could not be ended from here",
+        "the server would run as another user, and arriero could not end it",
         "run arriero itself as that user",
     ),
     (
@@ -95,7 +95,7 @@ _REASONS: Final = (
     (
         "nohup setsid systemd-run screen tmux daemonize start-stop-daemon disown at batch",
         "the server would detach and be left behind",
-        "leave it out: arriero keeps the server and ends it",
+        "leave it out: arriero watches the server and ends it",
     ),
     (
         "llama-swap ollama lms llama llamafile koboldcpp local-ai",
@@ -109,23 +109,23 @@ _REASONS: Final = (
     ),
     (
         "cd export source . exec command eval ulimit unset set alias",
-        "it is a shell's own command, not a program",
+        "it is a command of the shell, not a program",
         "run it in your shell first, then give the llama-server command",
     ),
     (
         "time timeout watch xargs strace gdb valgrind perf prlimit setarch chroot cgexec unbuffer",
         "it stands between arriero and the server",
-        "leave it out; of wrappers, these are kept: " + ", ".join(_WRAPPERS),
+        "leave it out; only these wrappers are supported: " + ", ".join(_WRAPPERS),
     ),
 )
 _REFUSED: Final = {name: (why, hint) for names, why, hint in _REASONS for name in names.split()}
 
 
 def read_prefix(words: Sequence[str], environ: Mapping[str, str]) -> Prefix:
-    """Find the program among the words and the environment that it will see.
+    """Find the program among the words, and the environment that it will see.
 
     Raises:
-        UsageError: There is no program, or one that cannot be looked through stands before it.
+        UsageError: There is no program, or an unsupported wrapper stands before it.
     """
     seen = dict(environ)
     assigned: list[int] = []
@@ -147,7 +147,7 @@ def read_prefix(words: Sequence[str], environ: Mapping[str, str]) -> Prefix:
 
 
 def is_emulator(word: str) -> bool:
-    """Whether a word is an emulator of qemu's, which runs one program as on another CPU."""
+    """Whether a word names qemu's user mode, which runs one program as on another CPU."""
     return _EMULATOR_NAME.match(base_name(word)) is not None
 
 
@@ -183,8 +183,8 @@ def _skip_options(
                 value = words[at] if at < len(words) else ""
         elif option not in wrapper.switches and not (name == "nice" and word[1:].isdigit()):
             raise UsageError(
-                f"cannot look through `{name} {word}`",
-                hint=f"give the command without `{name}`, or without that option",
+                f"arriero does not support `{name} {word}` before the command",
+                hint=f"leave out `{name}`, or that option",
                 id="wrapper-refused",
             )
         if name == "env":
@@ -202,7 +202,7 @@ def _skip_options(
 
 
 def _split_option(word: str, wrapper: _Wrapper) -> tuple[str, bool, str]:
-    """An option's name, whether its value is glued to it, and that value."""
+    """An option's name, whether its value is attached to it, and that value."""
     if wrapper is _EMULATOR:
         return word.replace("--", "-", 1), False, ""
     if word.startswith("--"):
@@ -219,13 +219,15 @@ def _refuse(words: Sequence[str], at: int) -> None:
     name = base_name(words[at])
     if name in _REFUSED:
         why, hint = _REFUSED[name]
-        raise UsageError(f"cannot work through `{name}`: {why}", hint=hint, id="wrapper-refused")
+        raise UsageError(
+            f"cannot run the server through `{name}`: {why}", hint=hint, id="wrapper-refused"
+        )
     if "llama" in name:
         return
     for word in words[at + 1 :]:
         if base_name(word) in ("llama-server", "llama-server.exe"):
             raise UsageError(
-                f"cannot look through `{name}` in front of {word}",
+                f"arriero does not know `{name}` in front of {word}",
                 hint=f"give the command from {word} on",
                 id="wrapper-refused",
             )

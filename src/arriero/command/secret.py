@@ -1,4 +1,4 @@
-"""Which parts of a command line must never be written anywhere."""
+"""The parts of a command line that must never be written anywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUERY: Final = pattern(
 )
 _HF_TOKEN: Final = pattern(r"\bhf_[A-Za-z0-9]{16,}\b")
 _SHORTEST: Final = 6
-"""Shorter secrets are masked where they stand, not searched for: `1` is in every command."""
+"""Characters. A shorter secret is masked only in its own place: `1` is in every command."""
 
 
 def is_secret_variable(name: str) -> bool:
@@ -37,8 +37,8 @@ def secrets_in(
 
     Args:
         words: The command as typed.
-        named: Values of flags that hold a secret; commas part several.
-        environ: What llama-server sees.
+        named: Values of flags that hold a secret; commas separate several.
+        environ: The environment of llama-server.
     """
     found = [*named, *(value for name, value in environ.items() if is_secret_variable(name))]
     for word in words:

@@ -1,4 +1,4 @@
-"""Commands as text: split into words, joined again, and what only a shell would understand."""
+"""Commands as text: split into words, join them again, refuse what only a shell understands."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _WINDOWS_PATH: Final = re.compile(r"(?:^|[\s\"'])(?:[A-Za-z]:|\.)\\")
 
 
 def split_text(text: str) -> tuple[str, ...]:
-    """Split a command written as text: continued lines and lines of comment are understood.
+    """Split a command that is written as text, with continued lines and comments.
 
     Raises:
-        UsageError: It holds what only a shell understands, or a quote is left open.
+        UsageError: It contains syntax that only a shell understands, or a quote is not closed.
     """
     joined = re.sub(rf"({_QUOTED})|{_NO_WORD}", lambda found: found[1] or " ", text)
     expandable = re.sub(_QUOTED, lambda found: found[0] if found[0][0] == '"' else "''", joined)
     if unexpanded := _UNEXPANDED_IN_TEXT.search(expandable):
         raise UsageError(
-            f"{unexpanded[1]} would need a shell to be filled in",
-            hint="give the command without quotes around it, so that your shell fills it in",
+            f"only a shell can replace {unexpanded[1]} by its value",
+            hint="give the command without quotes around it, so that your shell does it",
             id="shell-syntax",
         )
     if operator := re.search(r"\d?[;&|<>()]+\S*", re.sub(_QUOTED, "''", joined)):
@@ -46,17 +46,17 @@ def split_text(text: str) -> tuple[str, ...]:
         return tuple(lexer)
     except ValueError:
         raise UsageError(
-            "a quote in the command is never closed", hint="close it", id="shell-syntax"
+            "a quote in the command is not closed", hint="close it", id="shell-syntax"
         ) from None
 
 
 def join_words(words: Sequence[str], assigned: Sequence[int] = ()) -> str:
-    """Words as one line for a shell; ``VAR=value`` words keep their ``=`` unquoted."""
+    """Join words into one line for a shell; ``VAR=value`` words keep their ``=`` unquoted."""
     return " ".join(shell_words(words, assigned))
 
 
 def shell_words(words: Sequence[str], assigned: Sequence[int] = ()) -> list[str]:
-    """The words of such a line."""
+    """Quote the words for such a line."""
     shown = []
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
@@ -65,25 +65,25 @@ def shell_words(words: Sequence[str], assigned: Sequence[int] = ()) -> list[str]
 
 
 def check_stray(word: str) -> None:
-    """Words that are no flag and no flag's value: did a shell's syntax get here as text?"""
+    """Refuse a word that is neither a flag nor a value if it looks like shell syntax."""
     if not word.strip():
         raise UsageError(
-            "a word of the command is empty or only white space",
-            hint=r"a backslash that continues a line must be the last character of that line",
+            "the command contains a word that is empty or only white space",
+            hint=r"end a continued line with a backslash and nothing after it",
             id="shell-syntax",
         )
     if word.strip("\\ \r\n\t") == "":
         raise UsageError(
-            "a backslash stands alone in the command",
-            hint="take it out, or put the command on one line",
+            "the command contains a single backslash",
+            hint="remove it, or put the command on one line",
             id="shell-syntax",
         )
     if _OPERATOR.match(word):
         raise _shell_needed(word)
     if _UNEXPANDED.match(word):
         raise UsageError(
-            f"{word} would need a shell to be filled in",
-            hint="write out what it stands for, or leave out the quotes around it",
+            f"only a shell can replace {word} by its value",
+            hint="write its value instead, or leave out the quotes around it",
             id="shell-syntax",
         )
 
@@ -96,5 +96,5 @@ def _shell_needed(word: str) -> UsageError:
     else:
         hint = "give the llama-server command alone"
     return UsageError(
-        f"the command holds {word}, which only a shell understands", hint=hint, id="shell-syntax"
+        f"the command contains {word}, which only a shell understands", hint=hint, id="shell-syntax"
     )

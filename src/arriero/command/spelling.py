@@ -1,8 +1,8 @@
-"""A repaired command for a shell: only what the repair touches is written anew.
+"""Write a repaired command for a shell, changing only what the repair touches.
 
-A script's own text is a shell's text, and is kept. Every other file has a language of its own, in
-which a backtick or ``$(…)`` is a word like any other: its words are quoted so that a shell passes
-them on and runs nothing. A variable that the file names stays a variable.
+The text of a script is shell text and is kept. Other files have a language of their own, in which a
+backtick or ``$(…)`` is an ordinary word: their words are quoted so that a shell passes them on and
+runs nothing. A variable that the file names stays a variable.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def respelled(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words of a command for a shell, without secrets.
 
-    What stands in a script and makes no word of the command (``"$@"``, a redirection, what starts
-    the server) stays where it is. In the place of a secret stands a variable without which the
-    shell refuses to run the line.
+    Text of a script that makes no word of the command (``"$@"``, a redirection, what starts the
+    server) stays where it is. Each secret is replaced by a variable; the shell refuses to run the
+    line until it is set.
 
     Args:
-        command: As it was made of the words of ``written``, or with changes.
-        written: Where they come from; without a line of its own it is quoted for a shell.
-        scrub: Takes secrets out of a text of the file.
+        command: The command made from the words of ``written``, possibly changed.
+        written: Where the words come from; if it has no line of words, they are quoted for a shell.
+        scrub: Removes secrets from a text of the file.
 
     Returns:
         The words, and notes on spellings that could not be kept.
@@ -55,10 +55,10 @@ def respelled(
         return tuple(quoted), _notes((), asked)
     places = written.places
     if not written.source or any(at is not None and at >= len(places) for at in command.origins):
-        note = f"{written.path} has no line of words: this one is for a shell"
+        note = f"{written.path} has no command line of its own: this one is for a shell"
         return tuple(quoted), _notes((note,), asked)
     if any(is_hidden(c) and c != "\n" for one in written.source for c in one.text):
-        note = f"{written.path} holds characters that act on a terminal: its words are quoted anew"
+        note = f"{written.path} contains control characters: its words are quoted anew"
         return tuple(quoted), _notes((note,), asked)
     again = _Again(
         frozenset(places), lambda text: scrub(_masked(text, command.secrets())),
@@ -90,12 +90,12 @@ def respelled(
         words += again.words(spelling, at)
         at += spelling.count
     if written.dialect is not Dialect.SHELL:
-        again.notes.append(f"quoted for a shell: {written.path} has its own way to write words")
+        again.notes.append(f"quoted for a shell: {written.path} has its own way of quoting")
     return tuple(words), _notes((*written.unkept, *again.notes), asked, " ".join(words))
 
 
 def _text_at(source: tuple[Spelling, ...], place: int) -> str | None:
-    """What the file has for one word; null where several words are spelled together."""
+    """The file's text for one word; None if several words are written together."""
     at = 0
     for spelling in source:
         if at == place and spelling.count == 1:
@@ -106,12 +106,12 @@ def _text_at(source: tuple[Spelling, ...], place: int) -> str | None:
 
 def _notes(notes: tuple[str, ...], asked: list[str], line: str = "") -> tuple[str, ...]:
     needed = [name for name in dict.fromkeys(asked) if not line or f"${{{name}:?}}" in line]
-    told = (f"a secret is not printed: set {name} to it before you run this" for name in needed)
+    told = (f"a secret is not shown: set {name} to it before you run this" for name in needed)
     return (*dict.fromkeys(notes), *told)
 
 
 def _without_secrets(command: Command, asked: list[str]) -> list[str]:
-    """The words for a shell; a variable that must be set stands for each secret."""
+    """The words for a shell, with each secret replaced by a variable that must be set."""
     safe = command.safe_argv()
     shown = shell_words(safe, command.prefix.assigned)
     for at, (word, real) in enumerate(zip(safe, command.words, strict=True)):
@@ -126,7 +126,7 @@ def _variable_of(command: Command, before: str, word: str) -> str:
     if assigned := _ASSIGNED.match(word):
         return assigned[1]
     if word.rpartition("=")[2] != MASK:
-        return "SECRET"  # a part of it alone
+        return "SECRET"  # the secret is only a part of the word
     flag = command.flags.get(word.partition("=")[0] if word.startswith("-") else before)
     return (flag and flag.env) or "SECRET"
 
@@ -171,7 +171,7 @@ class _Again:
             return [*kept, *behind]
         if self.dialect is Dialect.SHELL and len(gone) < spelling.count > 1:
             text = self.scrub(spelling.text)
-            self.notes.append(f"{text} is written out: some of the words that it holds change")
+            self.notes.append(f"{text} is written out because some of its words change")
         words: list[str] = []
         for part in spelling.parts:
             words += self.words(part, at)
@@ -185,7 +185,9 @@ class _Again:
             if at in self.kept and _is_misread(text):
                 return ""
             if any(live[1] for live in _LIVE.finditer(text)):
-                self.notes.append(f"{text} is the script's own: a shell runs the command in it")
+                self.notes.append(
+                    f"{text} is the script's own text: a shell runs the command in it"
+                )
             return self._scrubbed(text)
         if spelling.count > 1 and spelling.parts:
             return ""

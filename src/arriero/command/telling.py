@@ -1,7 +1,7 @@
-"""What of a command may be told: flags and variables that are known, values by what they are.
+"""The parts of a command that may be shared: known flags and variables, and harmless values.
 
-Figures, types, switches and devices stay; whatever else a value is, a word in capitals says what
-stood there (``MODEL.gguf``, ``PATH``, ``TEXT``, ``HOST``).
+Numbers, types, switches and devices are kept. Any other value is replaced by a word in capitals
+that says what it was (``MODEL.gguf``, ``PATH``, ``TEXT``, ``HOST``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMED: Final = _words(
     --reasoning-format --reasoning-effort --cors-methods --cors-headers
     """
 )
-"""Flags with words of llama.cpp's own for values."""
+"""Flags whose values are llama.cpp's own words."""
 _STANDS_FOR: Final = {
     "--model": "MODEL.gguf",
     "--spec-draft-model": "DRAFT.gguf",
@@ -63,7 +63,7 @@ _PUBLIC: Final = pattern(
     r"|HuggingFaceTB|zai-org|moonshotai|MiniMaxAI|ai21labs|allenai|baidu|tencent|LGAI-EXAONE)"
     r"/[\w.-]{1,80}(?::[\w.-]{1,20})?\Z"
 )
-"""Publishers whose repositories everybody can read."""
+"""Publishers whose repositories are public."""
 _QUANT: Final = pattern(r":(?:UD-)?(?:I?Q\d\w{0,6}|B?F\d{2}|MXFP4\w{0,4})\Z", re.IGNORECASE)
 _PROGRAM: Final = pattern(r"(?:llama-[a-z]+(?:-[a-z]+){0,2}|(?:ggml-)?rpc-server)(?:\.exe)?\Z")
 _RUNNERS: Final = _words(
@@ -89,13 +89,13 @@ def _flag(name: str) -> Flag | None:
 
 
 def told_command(words: Sequence[str], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """A command as it may be told, as many words as it has."""
+    """The command in a form that may be shared, with the same number of words."""
     return tuple(_told(words, vocabulary))
 
 
 def _told(words: Sequence[str], vocabulary: Vocabulary) -> Iterator[str]:
     before, values = "", 0
-    """The flag whose values come, and how many at least."""
+    """The flag whose values follow, and their least number."""
     for word in words:
         if values > 0 or (before and not word.startswith("-")):
             yield told_value(before, word, vocabulary)
@@ -109,14 +109,14 @@ def _told(words: Sequence[str], vocabulary: Vocabulary) -> Iterator[str]:
             yield f"{told_flag(name, vocabulary)}={told_value(name, value, vocabulary)}"
         else:
             yield told_flag(word, vocabulary)
-            # One that nobody knows may have a value.
+            # An unknown flag may have a value.
             flag = _flag(word)
             values = flag.arity if flag is not None else 0
             before = word if values or flag is None else ""
 
 
 def told_flag(name: str, vocabulary: Vocabulary) -> str:
-    """The name of a flag; one that nobody knows only if it is made of known words."""
+    """The name of a flag; of an unknown flag only if it consists of known words."""
     return name if _flag(name) or vocabulary.knows(name) else "--FLAG"
 
 
@@ -144,12 +144,12 @@ def told_variable(name: str, value: str, vocabulary: Vocabulary) -> tuple[str, s
 
 
 def told_value(name: str, value: Any, vocabulary: Vocabulary) -> Any:
-    """What a flag is given: figures, types and switches as they are, of the rest what it is.
+    """The value of a flag: numbers, types and switches unchanged, of others only what they are.
 
     Args:
-        name: The flag as it was written.
-        value: Text; numbers, switches and null come back as they are.
-        vocabulary: What is known.
+        name: The flag as written.
+        value: Text; numbers, switches and None are returned unchanged.
+        vocabulary: The known words.
     """
     if not isinstance(value, str) or not value:
         return value
@@ -186,7 +186,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _hosts(value: str) -> str:
-    """Addresses without names; those of this machine and aliases stay."""
+    """Addresses without names; those of this machine and aliases are kept."""
 
     def one(found: re.Match[str]) -> str:
         host, port = found["host"], found["port"] or ""

@@ -1,7 +1,7 @@
-"""Which values a flag takes, as engines answered that were asked with ``scripts/flag_values.py``.
+"""The values that a flag accepts, by the answers of engines to ``scripts/flag_values.py``.
 
-llama-server reads a number as far as it goes (``std::stoi``, ``std::stof``): ``64K`` is 64 and no
-error, which is another rule's matter.
+llama-server reads a number as far as its digits go (``std::stoi``, ``std::stof``): ``64K`` is 64
+and no error. Another rule reports that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 FREE: Final = ("x", "-1", "99999999999", "a,b")
-"""A flag that takes all of these takes every word."""
+"""A flag that accepts all of these accepts every word."""
 _NUMBERS: Final = (*range(-3, 9), 10, 99, 100, 101, 1000, 1024, 1025, 65535, 65536)
 _WORDS: Final = ("on", "off", "auto", "true", "false", "enabled", "disabled", "none", "all")
 PROBES: Final = (
@@ -30,13 +30,12 @@ _PART: Final = re.compile(r"[,/]")
 
 
 class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one flag takes.
+    """The values that one flag accepts.
 
-    ``reads`` says how a number is read: ``whole`` (32 bits), ``long`` (of 64 bits, or a real
-    that is no ``nan``),
-    ``real``, ``list`` (of reals), ``json``, or ``word`` where only ``words`` are taken. ``least``
-    and ``most`` are inclusive and null where nothing is known to be refused; ``words`` are taken
-    whatever the number.
+    ``reads`` says how a number is read: ``whole`` (32 bits), ``long`` (64 bits, or a real number
+    other than ``nan``), ``real``, ``list`` (of real numbers), ``json``, or ``word`` if only
+    ``words`` are accepted. ``least`` and ``most`` are inclusive, and None if no limit is known;
+    ``words`` are always accepted.
     """
 
     reads: str
@@ -44,24 +43,24 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     least: int | None = None
     most: int | None = None
     gap: int | None = None
-    """A number between them that is refused."""
+    """A number between them that the engine refuses."""
 
     def told(self) -> str:
-        """What can be given, in words."""
+        """The accepted values, in words."""
         number = {"whole": "a whole number", "long": "a whole number", "real": "a number",
-                  "list": "numbers parted by commas", "json": "JSON"}.get(self.reads)  # fmt: skip
+                  "list": "comma-separated numbers", "json": "JSON"}.get(self.reads)  # fmt: skip
         if number and self.least is not None and self.most is not None:
             number += f" from {self.least} to {self.most}"
         elif number and self.least is not None:
             number += f" from {self.least} up"
         if number and self.gap is not None:
-            number += f" but {self.gap}"
+            number += f" except {self.gap}"
         return ", ".join((*self.words, *((number,) if number else ())))
 
     def accepts(self, value: str) -> bool:
-        """Whether the engine takes it."""
+        """Whether the engine accepts the value."""
         if self.reads == "word":
-            # A list of such words may be given for some; the engine names the one that is wrong.
+            # Some flags accept a list of such words; the engine names the one that is wrong.
             return value in self.words
         if value in self.words:
             return True
@@ -79,7 +78,7 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return -limit <= int(found[0]) < limit and within(value)
 
     def _above(self, value: str) -> bool:
-        """Whole numbers alone were asked: what lies between two of them is not known, and fine."""
+        """Only whole numbers were tried: numbers between two of them are assumed to be accepted."""
         found = _REAL.match(value)
         if self.least is None or found is None or re.match(r"\s*[+-]?0x", value, re.IGNORECASE):
             return True
@@ -104,9 +103,9 @@ def _is_json(text: str) -> bool:
 
 
 def conclude(answers: Mapping[str, bool]) -> Takes | None:
-    """What a flag takes by an engine's answers to :data:`PROBES` and the words of its help.
+    """The values that a flag accepts, from an engine's answers to :data:`PROBES` and its help.
 
-    None where that is no number, no JSON and no few words: a path, an address, a pattern.
+    None if they are not numbers, JSON or a few words, but a path, an address or a pattern.
     """
     taken = {value for value, fine in answers.items() if fine}
     numbers = [number for number in _NUMBERS if str(number) in taken]
@@ -138,11 +137,12 @@ def _tables() -> dict[str, dict[str, Takes]]:
 
 
 def takes(name: str, build: int | None) -> Takes | None:
-    """What a flag takes on a build, or the newest one known; null where that was not asked.
+    """The values that a flag accepts on a build; None if the flag was not tried.
 
     Args:
         name: The flag's first long name.
-        build: The build, if it is known; of an older one than all the oldest is taken.
+        build: The build; None means the newest known one. A build older than all known ones counts
+            as the oldest.
     """
     tables = _tables()
     known = [b for b in map(int, tables) if build is None or b <= build] or [min(map(int, tables))]

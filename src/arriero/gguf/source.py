@@ -58,7 +58,7 @@ class LocalSource:
 
     Raises:
         NotFoundError: There is no such file.
-        ModelError: It is no regular file or cannot be read.
+        ModelError: It is not a regular file or cannot be read.
     """
 
     requests = 0
@@ -77,7 +77,7 @@ class LocalSource:
             raise NotFoundError(f"no such model: {path}") from None
         except (OSError, ValueError) as error:
             raise ModelError(f"cannot read {path}: {error}") from error
-        what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
         raise ModelError(f"{path} is {what}", hint="give the .gguf file itself")
 
     @property

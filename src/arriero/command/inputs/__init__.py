@@ -1,8 +1,8 @@
-"""Commands out of the files that people keep them in.
+"""Read commands from the files in which people keep them.
 
-Such a file is data: nothing in it is run, nothing is included, and no variable is taken from the
-environment of this process. What the file itself assigns once is filled in; what it leaves to
-others stays as it is written, and a note says so.
+Such a file is data: nothing in it is run, nothing is included, and no variable is read from the
+environment of this process. A variable that the file itself assigns once is replaced by its value;
+any other stays as written, and a note says so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NAMES: Final[dict[str, Callable[[str, str], tuple[Written, ...]]]] = {
     "justfile": recipes.read,
 }
 _TEMPLATES: Final = frozenset([".j2", ".tmpl", ".template", ".example", ".sample", ".dist", ".in"])
-"""What a file's name ends in where its form is told by what stands before."""
+"""Suffixes of templates; the part of the name before them says which form the file has."""
 
 
 _PYTHON: Final = "llama_cpp.server"
@@ -69,41 +69,43 @@ _PRESET: Final = re.compile(
 
 
 def read_commands(path: Path, flags: FlagTable) -> tuple[Written, ...]:
-    """Every llama-server command in a file, by the form that its name or its text tells.
+    """Every llama-server command in a file. Its name or its text shows which form it has.
 
-    Read are scripts (shell, batch, PowerShell), Makefiles and justfiles, systemd units and Quadlet
-    containers, supervisord's programs, Dockerfiles, compose files, llama-swap configurations,
-    manifests of Kubernetes, llama-server's own model presets, files of its variables and JSON
-    arrays of arguments.
+    These forms are read: scripts (shell, batch, PowerShell), Makefiles and justfiles, systemd units
+    and Quadlet containers, supervisord's programs, Dockerfiles, compose files, llama-swap
+    configurations, Kubernetes manifests, llama-server's own model presets, files of its environment
+    variables, and JSON arrays of arguments.
 
     Args:
-        flags: To tell a flag's value from a word that stands alone.
+        flags: Needed to distinguish a flag's value from a word that stands alone.
 
     Raises:
         NotFoundError: There is no such file.
-        UsageError: It cannot be read, is too large or nested too deep, or holds no command.
+        UsageError: It cannot be read, is too large or nested too deeply, or contains no command.
     """
     raw = _text(path)
     text = raw.removeprefix("\ufeff").replace("\r\n", "\n")
     form = _by_name(path) or _by_text(text)
     try:
-        # A byte order mark and the ends of lines mean something to the engine's own form alone.
+        # Only in the engine's own form do a byte order mark and the ends of lines matter.
         found = _server_commands(form(raw if form is preset.read else text, str(path)), path)
     except UsageError as error:
         if error.id != "no-command" or _PYTHON not in text:
             raise
         raise UsageError(
-            f"no llama-server command in {path}: {_PYTHON} is not llama-server",
-            hint="it is the server of llama-cpp-python, whose options are others",
+            f"{path} contains no llama-server command: {_PYTHON} is not llama-server",
+            hint="give a llama-server command: llama-cpp-python's server has other options",
             id="no-command",
         ) from None
     if len(found) > MOST_COMMANDS:
-        raise UsageError(f"more than {MOST_COMMANDS} commands in {path}", id="input-too-large")
+        raise UsageError(
+            f"{path} contains more than {MOST_COMMANDS} commands", id="input-too-large"
+        )
     return tuple(_without_open_words(written, flags) for written in found)
 
 
 def _server_commands(found: tuple[Written, ...], path: Path) -> tuple[Written, ...]:
-    """The same without scripts that are only called after the server."""
+    """The same without scripts that only have a name like the server's."""
     scripts = [one.words[one.program] for one in found if _is_script(one)]
     found = tuple(one for one in found if not _is_script(one))
     if not found:
@@ -112,10 +114,10 @@ def _server_commands(found: tuple[Written, ...], path: Path) -> tuple[Written, .
 
 
 def preset_refusals(path: Path, typed: str) -> tuple[Mark, ...]:
-    """Why the engine would refuse a models preset, if it would.
+    """Why the engine would refuse a models preset; empty if it accepts it.
 
     Args:
-        typed: What the command calls it.
+        typed: The preset's name in the command.
 
     Raises:
         UsageError: It cannot be read, or is too large.
@@ -124,7 +126,7 @@ def preset_refusals(path: Path, typed: str) -> tuple[Mark, ...]:
 
 
 def command_behind(words: Sequence[str], flags: FlagTable) -> Written | None:
-    """The one llama-server command that a command starts: in a container, by ``sudo``, by a shell.
+    """The one llama-server command that a command starts, in a container, by ``sudo`` or a shell.
 
     It is read like the same line of a script.
     """
@@ -137,8 +139,8 @@ def _text(path: Path) -> str:
         if not path.is_file():
             missing = not path.exists()
             raise NotFoundError(
-                f"no file {path}" if missing else f"{path} is not a file",
-                hint="a command goes after --, as in: arriero check -- llama-server -m …",
+                f"there is no file {path}" if missing else f"{path} is not a file",
+                hint="write a command after --, as in: arriero check -- llama-server -m …",
                 id="no-input",
             )
         with path.open("rb") as file:
@@ -148,16 +150,16 @@ def _text(path: Path) -> str:
     if len(data) > LARGEST:
         raise UsageError(
             f"{path} is larger than {LARGEST >> 10} KiB",
-            hint="is it a file of commands?",
+            hint="give a file of commands",
             id="input-too-large",
         )
     if b"\0" in data:
-        raise UsageError(f"{path} is not a text file", hint="is it a file of commands?")
+        raise UsageError(f"{path} is not a text file", hint="give a file of commands")
     return data.decode("utf-8", "replace")
 
 
 def _is_script(written: Written) -> bool:
-    """Whether the program is a script called after the server, which is given no flag of it."""
+    """Whether the program is a script with a name like the server's and without a server's flag."""
     program, *others = written.words[written.program :]
     return is_script(program) and not any(word.startswith("-") for word in others)
 
@@ -185,7 +187,7 @@ def _by_text(text: str) -> Callable[[str, str], tuple[Written, ...]]:
 
 
 def _without_open_words(written: Written, flags: FlagTable) -> Written:
-    """Words that stand alone and that only others can fill in, such as ``$EXTRA_ARGS``, go."""
+    """Remove words that stand alone and only others can replace, such as ``$EXTRA_ARGS``."""
     kept: list[int] = []
     notes = list(written.notes)
     at = 0
@@ -198,7 +200,7 @@ def _without_open_words(written: Written, flags: FlagTable) -> Written:
         elif known is not None:
             takes = known.arity
         elif is_open(word) and at > written.program:
-            notes.append(f"{word} is not filled in: it is left out of the check")
+            notes.append(f"the value of {word} is unknown: the check leaves it out")
             at += 1
             continue
         elif normalise(word).startswith("-"):

@@ -1,4 +1,4 @@
-"""Commands as JSON: an array of words, several of them, or an object with the words in it."""
+"""Commands as JSON: an array of words, several such arrays, or an object with the words in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The command of a Dockerfile: what the last stage's image starts, and what it is given.
+"""The command of a Dockerfile: what the last stage's image starts, and its arguments.
 
-``ENTRYPOINT`` and ``CMD`` count in their last use, as JSON or as words for a shell; without an
-``ENTRYPOINT`` of its own an image of llama.cpp starts its server. ``ENV`` and ``ARG`` with a value
-are filled in.
+The last ``ENTRYPOINT`` and ``CMD`` count, as JSON or as words for a shell. An image of llama.cpp
+without an ``ENTRYPOINT`` of its own starts its server. ``ENV`` and ``ARG`` with a value are
+replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Words = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class _Stage:
-    """What a stage is built on and starts: words, or the line that a shell is given."""
+    """The base image of a stage and what it starts: words, or a line for a shell."""
 
     image: str = ""
     line: int = 1
@@ -88,7 +88,7 @@ def _last_stage(text: str) -> _Stage:
 
 def _started(stage: _Stage, path: str) -> tuple[Written, ...]:
     entry, given = stage.entry, stage.given
-    if isinstance(entry, str):  # a shell's line is given nothing
+    if isinstance(entry, str):  # a line for a shell gets no arguments
         return shell.read(entry, path, stage.entry_line)
     if isinstance(given, str):
         return shell.read(given, path, stage.given_line) if not entry else ()
@@ -115,13 +115,13 @@ def _started(stage: _Stage, path: str) -> tuple[Written, ...]:
             words=texts, path=path, line=lines[0], lines=lines, env=stage.env,
             source=tuple(Spelling(shlex.quote(one)) for one in texts),
             places=tuple(range(len(texts))), contained=True, around=Around(doubt=doubt),
-            unkept=("the words of a list are printed as one line",),
+            unkept=("the list of words is printed as one line",),
         ),
     )  # fmt: skip
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
-    """Name, value and line of each instruction, continued lines joined and comments left out."""
+    """Name, value and line of each instruction; continued lines are joined, comments removed."""
     pending, first = "", 1
     for number, line in enumerate(text.split("\n"), start=1):
         if line.lstrip().startswith("#") or (not line.strip() and not pending):
@@ -137,7 +137,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _command(value: str, line: int) -> _Words | str:
-    """The words of a JSON list, or the line that a shell is given."""
+    """The words of a JSON list, or a line for a shell."""
     if not value.startswith("["):
         return value
     import json  # late: few commands are a Dockerfile's

@@ -1,4 +1,4 @@
-"""The variables of an environment file, as those of a server that is given nothing else."""
+"""The variables of an environment file, as a server without any flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arriero.command.inputs.model import Written
 from arriero.command.place import Around
 
 _ASSIGNED: Final = re.compile(r"[ \t]*(?:export[ \t]+)?(LLAMA_\w+)=(.*)")
-_DOUBT: Final = "which command is given this file, and which flags with it"
+_DOUBT: Final = "which command uses this file, and with which flags"
 
 
 def read(text: str, path: str) -> tuple[Written, ...]:
@@ -25,13 +25,13 @@ def read(text: str, path: str) -> tuple[Written, ...]:
     return (
         Written(
             words=("llama-server",), path=path, line=first, lines=(first,), env=env,
-            notes=("checked are the variables of this file alone",), around=Around(doubt=_DOUBT),
+            notes=("only the variables of this file are checked",), around=Around(doubt=_DOUBT),
         ),
     )  # fmt: skip
 
 
 def _value(text: str) -> str:
-    """Quotes taken off, and a comment behind a value that has none."""
+    """The value without quotes, or without the comment after a value that has no quotes."""
     text = text.strip()
     if text[:1] in ("'", '"'):
         return text[1:].partition(text[0])[0]

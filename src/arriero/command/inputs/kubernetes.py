@@ -1,8 +1,8 @@
-"""The containers of Kubernetes manifests, whatever object they are in: pods, deployments, jobs.
+"""The containers of Kubernetes manifests, in any object: pods, deployments, jobs.
 
-A container's ``command`` takes the place of what its image starts, its ``args`` are what that is
-given. ``$(NAME)`` is filled in from the container's own ``env``; a value that comes from elsewhere
-(``valueFrom``, ``envFrom``) is not known, and a note says so.
+A container's ``command`` replaces what its image starts; ``args`` are the arguments. ``$(NAME)`` is
+replaced from the container's own ``env``. A value from elsewhere (``valueFrom``, ``envFrom``) is
+unknown, and a note says so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read(documents: Sequence[Node], path: str) -> tuple[Written, ...]:
 
 
 def _scripts(root: Node, path: str) -> Iterator[Written]:
-    """The commands of scripts that a ConfigMap holds."""
+    """The commands in the scripts of a ConfigMap."""
     members = entries(root) or {}
     if scalar(members.get("kind")) != "ConfigMap":
         return
@@ -64,9 +64,9 @@ def _scripts(root: Node, path: str) -> Iterator[Written]:
 
 
 def _containers(node: Node, path: str, depth: int) -> Iterator[Mapping[str, Node]]:
-    """Every member of a list that is called after containers, however deep."""
+    """Every member of a list whose name ends in containers, at any depth."""
     if depth > DEEPEST:
-        raise too_large(path, "it is nested too deep")
+        raise too_large(path, "it is nested too deeply")
     members = entries(node) or {}
     for name, value in members.items():
         for one in items(value) or [value]:
@@ -106,12 +106,12 @@ def _written(container: Mapping[str, Node], path: str) -> Iterator[Written]:
         words=texts, path=path, line=lines[0], lines=lines, env=env,
         name=scalar(container.get("name")) or "", notes=tuple(notes),
         source=tuple(Spelling(_spelled(text)) for text in texts), places=tuple(range(len(texts))),
-        unkept=("the words of a list are printed as one line",), contained=True, around=around,
+        unkept=("the list of words is printed as one line",), contained=True, around=around,
     )  # fmt: skip
 
 
 def _by_a_shell(words: Sequence[tuple[str, int]], path: str) -> Iterator[Written]:
-    """``sh -c SCRIPT``: its lines count from that of the word."""
+    """``sh -c SCRIPT``: its first line is the line of that word."""
     script = next((word for word in words[1:] if not word[0].startswith("-")), None)
     if script is not None:
         yield from shell.read(script[0], path, script[1])
@@ -136,10 +136,10 @@ def _environment(container: Mapping[str, Node], notes: list[str]) -> dict[str, s
         if name is not None and value is not None:
             env[name] = value
         elif name is not None:
-            env[name] = f"${{{name}}}"  # set, to what nobody here knows
-            notes.append(f"{name} comes from elsewhere: its value is not known")
+            env[name] = f"${{{name}}}"  # set to an unknown value
+            notes.append(f"{name} comes from elsewhere: its value is unknown")
     if "envFrom" in container:
-        notes.append("envFrom is not read: its variables are not known")
+        notes.append("envFrom is not read: its variables are unknown")
     return env
 
 

@@ -1,4 +1,4 @@
-"""A command as a file has it, and the limits that every form keeps."""
+"""A command as written in a file, and the limits of every form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arriero.command.place import is_server as is_server
 LARGEST: Final = 1 << 18
 """Bytes of a file that holds commands."""
 DEEPEST: Final = 40
-"""Nesting of lists, macros and variables."""
+"""Greatest depth of nested lists, macros and variables."""
 MOST_WORDS: Final = 4096
 MOST_COMMANDS: Final = 256
 LONGEST_WORD: Final = 1 << 16
@@ -31,9 +31,9 @@ _OPEN: Final = re.compile(r"\$[A-Za-z_{(@*#0-9]|`|\{\{")
 class Spelling:
     """Text of a file that makes words of a command, with its quotes and variables.
 
-    ``count`` is the number of words, ``at`` where the text begins in what it was read from.
-    ``parts`` spell the same words without the variable or macro that stands for them all. Text that
-    makes no word is a redirection, or a variable that is empty.
+    ``count`` is the number of words, ``at`` the position of the text in its source. ``parts`` are
+    the same words without the variable or macro that stands for all of them. Text that makes no
+    word is a redirection, or an empty variable.
     """
 
     text: str
@@ -43,23 +43,23 @@ class Spelling:
 
 
 class Dialect(Enum):
-    """What the text of a command means where it stands, and so what of it a shell may be given."""
+    """The language in which a command is written; it decides which text a shell may get."""
 
-    SHELL = "a script's own text"
-    COMPOSE = "a compose file's: $NAME and ${NAME} are filled in, all else is as it is"
-    SYSTEMD = "a unit's: the same"
-    SWAP = "llama-swap's: ${NAME} is a macro, all else is as it is"
+    SHELL = "shell text of a script"
+    COMPOSE = "a compose file: $NAME and ${NAME} are replaced, everything else stays"
+    SYSTEMD = "a unit: the same"
+    SWAP = "llama-swap: ${NAME} is a macro, everything else stays"
     WORDS = "words as they are"
 
 
 @dataclass(frozen=True)
 class Written:
-    """One command of a file: its words, the variables that the file sets for it, where it stands.
+    """One command of a file: its words, the variables that the file sets for it, its place.
 
     ``lines`` has the line of each word, from 1. ``program`` is the position of the program, behind
-    assignments and wrappers. ``source`` is the command as it is written, with what starts it;
-    ``places`` has for each word its number among all words of ``source``. Both are empty for a form
-    that writes no line of words.
+    assignments and wrappers. ``source`` is the command as written, with what starts it; ``places``
+    has the number of each word among all words of ``source``. Both are empty for a form without a
+    line of words.
     """
 
     words: tuple[str, ...]
@@ -68,20 +68,20 @@ class Written:
     lines: tuple[int, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
-    """What the file calls it: a service, a model."""
+    """Its name in the file: a service, a model."""
     notes: tuple[str, ...] = ()
     program: int = 0
     source: tuple[Spelling, ...] = ()
     places: tuple[int, ...] = ()
     unkept: tuple[str, ...] = ()
-    """Where ``source`` is not what the file has, one line each."""
+    """Where ``source`` differs from the file, one line each."""
     contained: bool = False
-    """Whether a container's image stands for the program."""
+    """Whether a container's image stands in place of the program."""
     dialect: Dialect = Dialect.WORDS
     around: Around = field(default_factory=Around)
 
     def picked(self, at: Sequence[int], notes: Sequence[str]) -> Written:
-        """The same with only the words at these positions."""
+        """The same command with only the words at these positions."""
         return replace(
             self,
             words=tuple(self.words[i] for i in at),
@@ -97,10 +97,10 @@ def is_image(word: str) -> bool:
 
 
 def given_to_server(image: str, words: Sequence[str]) -> int | None:
-    """How many first words are not the server's, of what an image of llama.cpp is given.
+    """How many of the first arguments of a llama.cpp image are not for the server.
 
-    An image with all programs has one word that names the program (``tools.sh``); a light one
-    starts ``llama-cli``. Null where no server is started.
+    An image with all programs needs one word that names the program (``tools.sh``); a light one
+    starts ``llama-cli``. None if no server is started.
     """
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     first = words[0] if words else ""
@@ -112,45 +112,45 @@ def given_to_server(image: str, words: Sequence[str]) -> int | None:
 
 
 def is_open(word: str) -> bool:
-    """Whether something in the word is left for others to fill in."""
+    """Whether the word contains a placeholder that another program replaces."""
     return _OPEN.search(word) is not None
 
 
 def no_command(path: str, script: str | None) -> UsageError:
-    """That a file has no command of a server; ``script`` is what it starts, if that is known."""
+    """The error for a file without a server's command; ``script`` is what it starts, if known."""
     if script is None:
         return UsageError(
-            f"no llama-server command in {path}",
-            hint="a script, unit, container, compose, llama-swap or Kubernetes file, Dockerfile, "
-            "models preset or JSON array",
+            f"{path} contains no llama-server command",
+            hint="give a script, unit, container, compose, llama-swap or Kubernetes file, "
+            "Dockerfile, models preset or JSON array",
             id="no-command",
         )
     beside = Path(path).with_name(PurePosixPath(script).name)
     there = str(beside) if limits.file_at(Path(), str(beside)) else script
     return UsageError(
-        f"no llama-server command in {path}: it starts {quote(script)}",
+        f"{path} contains no llama-server command: it starts {quote(script)}",
         hint=f"check that file: arriero check {quote(there)}",
         id="no-command",
     )
 
 
 class Room:
-    """What may be filled in for the variables of one file."""
+    """How much text the variables of one file may still expand to."""
 
     def __init__(self, path: str) -> None:
         self.path, self.left = path, 4 * LARGEST
 
     def take(self, text: str) -> str:
-        """The text itself.
+        """Return the text and count its length.
 
         Raises:
             UsageError: There is no room left for it.
         """
         self.left -= len(text)
         if self.left < 0:
-            raise too_large(self.path, "its variables fill in to more than any command holds")
+            raise too_large(self.path, "its variables expand to more text than any command has")
         return text
 
 
 def too_large(path: str, what: str) -> UsageError:
-    return UsageError(f"{path}: {what}", hint="is it a file of commands?", id="input-too-large")
+    return UsageError(f"{path}: {what}", hint="give a file of commands", id="input-too-large")

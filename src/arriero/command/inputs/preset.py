@@ -1,10 +1,10 @@
 """The commands of a models preset (``--models-preset``): one for each section.
 
-It is read by the engine's own grammar, as its answers on builds 10068, 10092 and 10434 show it:
-``#`` and ``;`` begin a comment anywhere, in words and quotes too; quotes are part of a value;
-nothing but comments may be indented; a later section replaces an earlier one of its name whole.
-Keys are flags without their dashes, letter by letter, or variables. ``[*]`` holds for every model.
-Address, port, names and keys are the router's own and go to no model.
+The grammar is the engine's own, as builds 10068, 10092 and 10434 show it: ``#`` and ``;`` begin a
+comment anywhere, even in words and quotes; quotes are part of a value; only comments may be
+indented; a later section replaces an earlier one of the same name. Keys are flags without their
+dashes, letter by letter, or variables. ``[*]`` applies to every model. Address, port, names and
+keys belong to the router and are not passed to models.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMMENT: Final = re.compile(r"[ \t]*[;#]")
 _MARK: Final = "\ufeff"
 _EVERY: Final = "*"
 _UNNAMED: Final = "default"
-"""The section of keys before any section."""
+"""The section that keys before any section belong to."""
 _ROUTER: Final = frozenset(["version", "load-on-startup", "stop-timeout"])
 """Keys for the router itself."""
 _KEPT: Final = frozenset(
@@ -36,7 +36,7 @@ _KEPT: Final = frozenset(
         *(f"--models-{what}" for what in ("dir", "preset", "max", "autoload")),
     )
 )
-"""Flags that the router takes out of every section."""
+"""Flags that the router removes from every section."""
 _OFF: Final = frozenset(["off", "disabled", "false", "0"])
 _ON: Final = frozenset(["on", "enabled", "true", "1"])
 _NAYS: Final = frozenset(["no", "none", "never", "n", "disable"])
@@ -50,7 +50,7 @@ class _Setting:
     value: str
     """As the engine reads it."""
     written: str
-    """With the comment behind it."""
+    """With the comment after it."""
     line: int
 
 
@@ -62,7 +62,7 @@ class _Preset:
 
 
 def read(text: str, path: str) -> tuple[Written, ...]:
-    """One command for each model; of a file that the engine refuses, the router's own."""
+    """One command for each model; only the router's own if the engine refuses the file."""
     preset = _Preset()
     refused = _parse(text, preset)
     if refused is not None:
@@ -79,12 +79,12 @@ def read(text: str, path: str) -> tuple[Written, ...]:
         return found
     bad = [mark for one in everywhere for mark in _refused_key(one, _EVERY)]
     strange = [one for one in everywhere if one.key not in _keys() and one.key not in _ROUTER]
-    bad += [Mark("preset", one.line, f"{one.key} is no option in section *") for one in strange]
+    bad += [Mark("preset", one.line, f"section * has no option {one.key}") for one in strange]
     return (_router(bad[0], path),) if bad else ()
 
 
 def refusals(text: str) -> tuple[Mark, ...]:
-    """Why the engine would refuse the file, if it would."""
+    """Why the engine would refuse the file; empty if it accepts it."""
     found = [mark for one in read(text, "") for mark in one.around.marks if mark.about == "preset"]
     return tuple(dict.fromkeys(found))
 
@@ -94,15 +94,15 @@ def _router(mark: Mark, path: str) -> Written:
     return Written(
         words=words, path=path, line=mark.line, lines=(mark.line,) * 3,
         around=Around(place=_PLACE, marks=(mark,)),
-        notes=("the models of this file are checked once the engine can read it",),
+        notes=("the models of this file cannot be checked until the engine can read it",),
     )  # fmt: skip
 
 
-_PLACE: Final = Place("a models preset does not tell its machine", devices=True)
+_PLACE: Final = Place("a models preset does not say on which machine it is used", devices=True)
 
 
 def _parse(text: str, preset: _Preset) -> Mark | None:
-    """Fills in the sections; the first line that the engine cannot read, if there is one."""
+    """Read the sections; return the first line that the engine cannot read, if there is one."""
     if text.startswith(_MARK):
         return Mark("preset", 1, "the file begins with a byte order mark: save it without one")
     name, at, line = _UNNAMED, 0, 1
@@ -113,7 +113,7 @@ def _parse(text: str, preset: _Preset) -> Mark | None:
             name = section[1]
             if name in preset.sections:
                 first = preset.sections[name][0]
-                told = f"section {name} of line {first} counts for nothing: this one replaces it"
+                told = f"section {name} of line {first} is ignored: this one replaces it"
                 preset.marks = [mark for mark in preset.marks if mark[0] != name]
                 preset.marks.append((name, Mark("misread", line, told)))
             preset.sections[name] = (line, [])
@@ -147,19 +147,19 @@ def _reason(line: str) -> str:
     if bare != line and (_SETTING.match(bare) or bare.startswith("[")):
         return "a key or section may not be indented"
     if bare.startswith("["):
-        return "a section is a name in brackets, with nothing but a comment behind it"
+        return "a section must be a name in brackets, with at most a comment after it"
     if bare.startswith("-"):
-        return "a key has no dashes in front"
+        return "a key must not begin with dashes"
     if re.match(r"[\w.-]+[ \t]*:", bare):
-        return "a key and its value are parted by =, not by a colon"
+        return "write = between a key and its value, not a colon"
     if "=" not in bare:
-        return "this is no key with = and a value, no section and no comment"
-    return "a key is letters, digits, dashes and points, and begins with a letter"
+        return "this line is not a key with = and a value, a section or a comment"
+    return "a key must begin with a letter and contain only letters, digits, dashes and points"
 
 
 @functools.cache
 def _keys() -> Mapping[str, Flag]:
-    """Every key that one of the known builds takes."""
+    """Every key that one of the known builds accepts."""
     known: dict[str, Flag] = {}
     for build in BUILTIN:
         for flag in builtin_flags(build).flags:
@@ -172,23 +172,23 @@ def _keys() -> Mapping[str, Flag]:
 
 
 def _refused_key(setting: _Setting, section: str) -> Iterator[Mark]:
-    """Why the engine refuses the file for this key; keys of other builds are left to the rules."""
+    """Why the engine refuses the file because of this key; rules check keys of other builds."""
     flag = _keys().get(setting.key)
     if flag is not None and flag.arity > 1:
-        told = f"{setting.key} takes {flag.arity} values, which a preset cannot give"
+        told = f"{setting.key} needs {flag.arity} values, which a preset cannot express"
         yield Mark("preset", setting.line, told)
     if flag is not None or setting.key in _ROUTER:
         return
     meant = normalise(f"--{setting.key.lower()}").lstrip("-")
     if meant != setting.key and meant in _keys():
-        told = f"{setting.key} is no option in section {section}: write {meant}, letter by letter"
+        told = f"section {section} has no option {setting.key}: write {meant}, letter by letter"
         yield Mark("preset", setting.line, told)
     elif setting.key.isupper():
-        yield Mark("preset", setting.line, f"{setting.key} is no option in section {section}")
+        yield Mark("preset", setting.line, f"section {section} has no option {setting.key}")
 
 
 def _conflict(preset: _Preset) -> Mark | None:
-    """A name of one model that is an alias of another."""
+    """The first name of one model that is also an alias of another."""
     taken: dict[str, str] = {}
     for name, (_, own) in preset.sections.items():
         for setting in own:
@@ -196,10 +196,10 @@ def _conflict(preset: _Preset) -> Mark | None:
                 continue
             for alias in map(str.strip, setting.value.split(",")):
                 if alias != name and alias in preset.sections:
-                    told = f"{alias} is an alias of section {name} and a section itself"
+                    told = f"{alias} is both an alias of section {name} and a section"
                     return Mark("preset", setting.line, told)
                 if taken.setdefault(alias, name) != name:
-                    told = f"{alias} is an alias of section {taken[alias]} and of {name}"
+                    told = f"{alias} is an alias of both section {taken[alias]} and section {name}"
                     return Mark("preset", setting.line, told)
     return None
 
@@ -242,12 +242,12 @@ def _written(
 def _no_model(name: str, line: int) -> Mark:
     told = f"section {name} names no model"
     if name == _UNNAMED:
-        told = f"section {name}, which keys before any section make, names no model"
+        told = f"section {name}, formed by the keys before any section, names no model"
     return Mark("model", line, told, mild="/" in name)
 
 
 def _in_force(settings: list[_Setting]) -> list[_Setting]:
-    """The last of each key, in the order in which the engine goes through them."""
+    """The last setting of each key, in the order in which the engine reads them."""
     last = {setting.key: setting for setting in settings}
     return [last[key] for key in sorted(last)]
 
@@ -267,7 +267,7 @@ def _words(setting: _Setting, flag: Flag | None) -> list[str]:
 
 
 def _is_cut(value: str, rest: str) -> bool:
-    """Whether a comment begins where none was meant: within a word, a quote or a brace."""
+    """Whether a comment begins where none was intended: in a word, a quote or a brace."""
     if value.count('"') % 2 or value.count("{") > value.count("}"):
         return True
     glued = rest[0] in ";#" and rest[1:2].strip() != ""
@@ -275,16 +275,16 @@ def _is_cut(value: str, rest: str) -> bool:
 
 
 def _misread(setting: _Setting, flag: Flag | None) -> Iterator[Mark]:
-    """What the engine makes of a value, where that is not what it looks like."""
+    """Values that the engine reads differently from what they look like."""
     key, value, line = setting.key, setting.value, setting.line
     rest = setting.written[len(value) :]
     if _COMMENT.match(rest) and _is_cut(value, rest):
         told = f"{key} is cut to {value or 'nothing'}: {rest.lstrip()[0]} begins a comment anywhere"
         yield Mark("misread", line, told)
     elif len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        yield Mark("misread", line, f"{key} is {value}, with the quotes as part of the value")
+        yield Mark("misread", line, f"{key} is {value}: the quotes are part of the value")
     if flag is not None and not flag.arity and value.lower() in _OFF | _NAYS and value not in _OFF:
         turned = "off" if key in (name.lstrip("-") for name in flag.negatives) else "on"
-        told = f"{key} = {value} does not turn it off: off, false, disabled and 0 do"
+        told = f"{key} = {value} does not turn it off: write off, false, disabled or 0"
         if turned == "on":
             yield Mark("misread", line, told)

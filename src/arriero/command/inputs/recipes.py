@@ -1,7 +1,7 @@
 """Commands in the recipes of a Makefile or a justfile.
 
-A variable that the file assigns once is filled in, also with ``?=``, and a parameter's default;
-``$$`` is a dollar. What functions make of others stays as it is written.
+A variable that the file assigns once (also with ``?=``), and a parameter with a default, are
+replaced by their values; ``$$`` is a dollar. Functions stay as written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ASSIGNED: Final = re.compile(r"(?:export[ \t]+)?([\w.-]+)[ \t]*(?:[:?]{0,2}=)[ 
 _PARAMETER: Final = re.compile(r"(?<![\w-])([\w-]+)=(\"[^\"]*\"|'[^']*'|[\w.-]+)")
 _USED: Final = re.compile(r"\$\$|\$[({]([\w.-]+)[)}]|\{\{\s*([\w-]+)\s*\}\}")
 _LEAD: Final = re.compile(r"(?<!\\)((?:\A|\n)[ \t]+)[@+-]+")
-"""What make and just take off the first line of a command."""
+"""Prefixes that make and just remove from the first line of a command."""
 _CALL: Final = re.compile(r"[()`]")
 _DEEPEST: Final = 8
 
@@ -34,12 +34,12 @@ def read(text: str, path: str) -> tuple[Written, ...]:
     written = _LEAD.sub(r"\1", text)
     room = Room(path)
     filled = "\n".join(_recipe(line, known, room) for line in written.split("\n"))
-    note = "variables of the file are filled in"
+    note = "the file's variables are replaced by their values"
     return tuple(replace(one, unkept=(*one.unkept, note)) for one in shell.read(filled, path))
 
 
 def _recipe(line: str, known: dict[str, list[str]], room: Room) -> str:
-    """A line of a recipe with its variables filled in; nothing of any other line."""
+    """A line of a recipe with its variables replaced; empty for any other line."""
     if not line[:1].isspace():
         return ""
 

@@ -1,10 +1,10 @@
 """Commands in a shell script, read without a shell.
 
-Understood are quotes, continued lines, comments, here-documents (skipped), redirections (skipped),
-``VAR=value``, arrays, ``$VAR``, ``${VAR}``, ``${VAR:-default}`` and ``"${ARRAY[@]}"``. A variable
-is filled in if the script assigns it exactly once, whatever branch that is in; a default stands for
-a variable that the script leaves to the environment. ``$(...)``, positional parameters and
-everything else stay as they are written.
+The reader understands quotes, continued lines, comments, here-documents (skipped), redirections
+(skipped), ``VAR=value``, arrays, ``$VAR``, ``${VAR}``, ``${VAR:-default}`` and ``"${ARRAY[@]}"``.
+It replaces a variable that the script assigns exactly once, in whatever branch, by its value, and
+one that the script leaves to the environment by its default. ``$(...)``, positional parameters and
+everything else stay as written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.
 _NAMED: Final = re.compile(r"\$(?:\{[A-Za-z_]|[A-Za-z_])")
 _KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
-INSIDE: Final = "paths are those inside the container: they are looked for here as they are written"
+INSIDE: Final = "paths are those inside the container: they are looked for here as written"
 _MORE: Final = re.compile(r"([;&|()]{1,2})[ \t]*+(?![\s#;&|()]|\Z|fi\b|done\b|esac\b)")
 _TRAILING: Final = re.compile(r"\\[ \t\r]*")
 _ENDS_IN_BLANK: Final = re.compile(r"\\[ \t]+\r?\Z")
@@ -45,7 +45,7 @@ _ONE_QUOTED: Final = re.compile(r"""'[^']*'|"[^"\\`]*\"""")
 
 @dataclass(frozen=True)
 class _Variable:
-    """An expansion in a word; ``raw`` is how it is written."""
+    """An expansion in a word; ``raw`` is its text in the script."""
 
     name: str
     raw: str
@@ -65,15 +65,15 @@ class _Word:
     array: list[_Word] | None = None
     """The words in the parentheses after ``NAME=``."""
     text: str = ""
-    """As it is written, ``at`` this place."""
+    """The text in the script, at the position ``at``."""
     at: int = 0
     after: list[Spelling] = field(default_factory=list)
     """Redirections that follow it."""
     follows: str = ""
-    """The operator behind it, where another command follows on the line."""
+    """The operator after it, if another command follows on the line."""
 
     def literal(self) -> str:
-        """The word as written, quotes taken off."""
+        """The word as written, without its quotes."""
         return "".join(part if isinstance(part, str) else part.raw for part in self.parts)
 
 
@@ -86,7 +86,7 @@ class _Script:
     assigned: _Assigned = field(default_factory=dict)
     """Name → the words of each assignment; an array has several."""
     cuts: dict[int, Mark] = field(default_factory=dict)
-    """Identity of a command's words → the lines that were meant to belong to it and do not."""
+    """Identity of a command's words → lines that should belong to it but do not."""
 
 
 def read(
@@ -97,12 +97,12 @@ def read(
     *,
     plain: bool = False,
 ) -> tuple[Written, ...]:
-    """The llama-server commands of a script, also those behind ``docker run``.
+    """The llama-server commands of a script, also those after ``docker run``.
 
     Args:
-        assigned: What a script around this one assigns.
-        plain: Whether the text is only split like a shell's: operators, redirections and commands
-            in ``$(…)`` or backticks are words like any other.
+        assigned: The assignments of a script around this one.
+        plain: Whether to split the text like a shell but treat operators, redirections and commands
+            in ``$(…)`` or backticks as ordinary words.
     """
     script = _Script(assigned=dict(assigned or {}))
     lexer = _Lexer(text, path, first_line, plain)
@@ -119,14 +119,14 @@ def read(
     found = tuple(w for words in script.commands for w in _written(words, script, path))
     if lexer.unclosed is None:
         return found
-    note = f"line {lexer.unclosed}: a quote is not closed, and all that follows is within it"
+    note = f"line {lexer.unclosed}: a quote is not closed, so everything after it is quoted"
     return tuple(replace(written, notes=(*written.notes, note)) for written in found)
 
 
 def _mend(
     before: list[_Word], words: list[_Word], script: _Script, lines: list[str], first: int
 ) -> None:
-    """Lines that begin with a flag go to the command above them, where they were meant to be."""
+    """Add lines that begin with a flag to the command above them, where they should be."""
     at, start, end = before[-1].line, words[0].line, words[-1].line
     known = script.cuts.get(id(before))
     above = lines[at - first : start - first]
@@ -141,24 +141,24 @@ def _mend(
         one = "s" if start == end else ""
         why = f"a backslash is missing at the end of line {at}"
         if blank is not None:
-            why = f"the backslash at the end of line {at + blank} has a space behind it"
+            why = f"a space follows the backslash at the end of line {at + blank}"
         elif note is not None:
             why = f"the comment in line {at + note} ends it"
-        text = f"{which} begin{one} with a flag and belong{one} to no command: {why}"
+        text = f"{which} begin{one} with a flag but belong{one} to no command: {why}"
         script.cuts[id(before)] = Mark("cut", start, text)
     before += words
 
 
 def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
-    """The llama-server commands that one command starts, its words as a shell made them."""
+    """The llama-server commands that one command starts; the words are as a shell makes them."""
     made = [_Word(1, [word], text=shlex.quote(word)) for word in words]
     return tuple(_written(made, _Script(), path))
 
 
 def split(text: str, path: str, first_line: int, notes: list[str]) -> list[tuple[Filled, Spelling]]:
-    """The words of a text that a shell would make, whatever they are.
+    """All words that a shell would make of a text.
 
-    Variables are left as they are written, but for those with a default, which ``notes`` tell.
+    Variables stay as written, except those with a default, which ``notes`` mentions.
     """
     filling = _Filling(_Script(), path)
     found: list[tuple[Filled, Spelling]] = []
@@ -177,7 +177,7 @@ def split(text: str, path: str, first_line: int, notes: list[str]) -> list[tuple
 
 
 def spelled(word: str) -> str:
-    """A word in quotes that leave its variables to be filled in."""
+    """A word in quotes in which a shell still replaces the variables."""
     return f'"{word}"' if is_open(word) and not re.search(r'["\\]', word) else shlex.quote(word)
 
 
@@ -188,7 +188,7 @@ class _Lexer:
         self.heredocs: list[str] = []
         self.count = 0
         self.unclosed: int | None = None
-        """Line of a quote that nothing closes."""
+        """Line of a quote that is not closed."""
 
     def commands(self) -> Iterator[list[_Word]]:
         """Simple commands in order."""
@@ -364,7 +364,7 @@ def _braced(raw: str, line: int, quoted: bool) -> _Variable:
 
 
 def _sort(words: list[_Word], script: _Script) -> None:
-    """A command that only assigns is kept by name; any other by itself."""
+    """Keep assignments by name, and every other command as it is."""
     if words and _DECLARING.fullmatch(words[0].literal()):
         words = [word for word in words[1:] if not word.literal().startswith("-")]
         if not all(_ASSIGNED.match(word.literal()) for word in words):
@@ -381,7 +381,7 @@ def _sort(words: list[_Word], script: _Script) -> None:
         known = script.assigned.setdefault(match[1], [])
         if match[2] and word.array and known:
             known[-1] = [*known[-1], *value]
-        else:  # text added to text is not followed: the variable counts as assigned twice
+        else:  # appending (+=) is not followed: the variable counts as assigned twice
             known.append(value)
 
 
@@ -404,9 +404,9 @@ class _Filling:
         self.made = 0
 
     def words(self, word: _Word) -> tuple[list[tuple[str, int]], Spelling]:
-        """What a word becomes: one word, or several where an expansion without quotes is split.
+        """The words that a word becomes: several if an expansion without quotes is split.
 
-        A word that is nothing but an expansion stands where its text was assigned.
+        A word that consists of one expansion has the line where its text was assigned.
         """
         fields: list[tuple[str, int]] = []
         inner: list[Spelling] = []
@@ -428,7 +428,7 @@ class _Filling:
                 glued = True
         self.made += sum(len(text) + 1 for text, _ in fields)
         if self.made > LONGEST_WORD:
-            raise too_large(self.path, "its variables fill in to more than any command holds")
+            raise too_large(self.path, "its variables expand to more text than any command has")
         if len([part for part in word.parts if part]) > 1 or _count(inner) != len(fields):
             inner = [Spelling(spelled(text)) for text, _ in fields]
         parts = tuple(inner) if len(fields) > 1 else ()
@@ -440,7 +440,7 @@ class _Filling:
         if len(once) == 1 and name not in self.open and len(self.open) < DEEPEST:
             return self._opened(name, once[0])
         if variable.default is not None and len(self.open) < DEEPEST:
-            self.notes.append(f"{name} is taken to be its default: {variable.default}")
+            self.notes.append(f"{name} is assumed to have its default: {variable.default}")
             quoted = next(_Lexer(f'"{variable.default}"', self.path, variable.line).commands())
             return self._opened(name, quoted)
         return [(variable.raw, variable.line)], []
@@ -511,11 +511,11 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
 
 def _left_out(words: Sequence[_Word]) -> tuple[str, ...]:
     follows = words[-1].follows
-    return (f"what follows {follows} is another command: it is not printed",) if follows else ()
+    return (f"the command after {follows} is not printed",) if follows else ()
 
 
 def both(outer: Around, inner: Around) -> Around:
-    """What is told about the command in quotes and about what starts it."""
+    """Join what is known about the command in quotes and about what starts it."""
     return Around(
         place=inner.place or outer.place,
         doubt=inner.doubt or outer.doubt,
@@ -525,24 +525,24 @@ def both(outer: Around, inner: Around) -> Around:
 
 
 def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) -> Iterator[Written]:
-    """The commands in the one word that a shell is given, as they are written if that can be."""
+    """The commands in the one word that a shell gets, as written if possible."""
     plain = _ONE_QUOTED.fullmatch(word.text)
     found = (
         read(word.text[1:-1], path, line, script.assigned if plain[0][0] == '"' else None)
         if plain
         else read(text, path, line)
     )
-    note = "the command in quotes stands alone, without what is to start it"
+    note = "the command in quotes is printed alone, without what starts it"
     for inner in found:
         yield replace(
             inner,
-            unkept=(*inner.unkept, note if plain else f"{note}, and variables are filled in"),
+            unkept=(*inner.unkept, note if plain else f"{note}, with its variables replaced"),
             source=tuple(replace(one, at=one.at + word.at + 1) for one in inner.source),
         )
 
 
 def _may_be_server(word: _Word, script: _Script) -> bool:
-    """Whether it names a server or an image, or a variable that the script sets to one."""
+    """Whether the word names a server, an image, or a variable that the script sets to one."""
     text = word.literal()
     if is_server(text) or is_image(text) or holds(text):
         return True

@@ -1,7 +1,7 @@
-"""What stands before a server in a command: programs that start it, containers, other machines.
+"""The words before a server in a command: programs that start it, containers, other machines.
 
-Such a program is known by its name; behind one that is not known, the words that follow the last
-name of a server are taken for its command if they look like that, and a doubt is kept.
+Such a program is known by its name. After an unknown program, the words from the last name of a
+server on are taken as its command if they look like one, and the doubt is noted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _STARTING: Final = _words(
     "devbox direnv mise conda mamba micromamba pixi poetry spack module start cmd cmd.exe "
     "powershell powershell.exe pwsh mpirun parallel flock chronic ts"
 )
-"""Programs that start the rest of their words, or one word with a command in it, on this machine
-and with what it has installed."""
+"""Programs that start the rest of their words, or a command in one word, on this machine and with
+its installed software."""
 _INSIDE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("ssh", "mosh", "autossh"), "on another machine"),
     **dict.fromkeys(("srun", "sbatch", "kubectl", "oc", "k3s"), "on another machine"),
@@ -51,7 +51,7 @@ _INSIDE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("singularity", "flatpak", "flatpak-spawn", "ramalama", "nsenter"), "in a"),
     **dict.fromkeys(("chroot", "bwrap", "proot", "fakechroot", "arch-chroot"), "in a root"),
 }
-"""Programs that start it where other programs and devices are than here."""
+"""Programs that start it in a place with other software and devices."""
 _WRAPPERS: Final = frozenset(["env", "numactl", "taskset", "nice", "ionice", "chrt", "stdbuf"])
 _NO_START: Final = _words(
     "echo printf cat tee less head tail grep egrep rg awk sed pgrep pkill killall kill "
@@ -62,14 +62,14 @@ _NO_START: Final = _words(
     "readonly typeset return if for while case function source . cd pushd popd "
     "notify-send logger say jq"
 )
-"""What only names a server."""
+"""Programs that only mention a server."""
 _CONTAINERS: Final = frozenset(["docker", "podman", "nerdctl"])
 _VERBS: Final = _words(
     "build buildx pull push tag start stop restart rm rmi kill logs inspect ps images image cp "
     "attach stats top port rename update wait save load import export commit login volume network "
     "system pause unpause"
 )
-"""What else these do, which starts no command that stands in the line."""
+"""Subcommands of container programs that start no command from the line."""
 _NO_IMAGE: Final = frozenset(
     ["--name", "-v", "--volume", "--mount", "-w", "--workdir", "--network", "--hostname", "-h"]
 )
@@ -106,7 +106,7 @@ _SHARED: Final = _words(
 
 
 class Filled(NamedTuple):
-    """A word with its variables filled in."""
+    """A word with its variables replaced."""
 
     text: str
     line: int
@@ -118,7 +118,7 @@ class Filled(NamedTuple):
 class Behind:
     """The server's command in a line.
 
-    ``before`` are wrappers and assignments that stay, ``words`` begin with the program. With
+    ``before`` are wrappers and assignments to keep; ``words`` begin with the program. With
     ``quoted`` the command is the text of one word instead.
     """
 
@@ -131,7 +131,7 @@ class Behind:
 
 
 def behind(line: Sequence[Filled]) -> Behind | None:
-    """The server's command that a line starts; None where it starts none."""
+    """The server's command that a line starts; None if it starts none."""
     at = _container(line)
     if at is not None and (verb := _verb(line, at)) in _VERBS | {"run", "create"}:
         return _in_container(line[at:]) if verb in ("run", "create") else None
@@ -166,7 +166,7 @@ def behind(line: Sequence[Filled]) -> Behind | None:
 
 
 def _is_only_named(line: Sequence[Filled], starts: int, at: int) -> bool:
-    """Whether what is started only names the server, as in ``sudo systemctl restart``."""
+    """Whether the started program only mentions the server, as in ``sudo systemctl restart``."""
     if holds(line[at].text) or any(is_flag(one.text) for one in line[at + 1 :]):
         return False
     between = line[starts:at]
@@ -177,7 +177,7 @@ def _is_only_named(line: Sequence[Filled], starts: int, at: int) -> bool:
 
 
 def _program(line: Sequence[Filled], at: int) -> list[Filled]:
-    """The program and its arguments, without what only its starter reads."""
+    """The program and its arguments, without the words for its starter."""
     words = list(line[at:])
     text = words[0].text
     if glued := _GLUED.match(text):
@@ -190,7 +190,7 @@ def _program(line: Sequence[Filled], at: int) -> list[Filled]:
 
 
 def _through(before: list[Filled], program: Filled) -> list[Filled]:
-    """Wrappers that can be looked through; else the assignments alone."""
+    """The wrappers if they are supported, else only the assignments."""
     try:
         read_prefix([*(one.text for one in before), program.text], {})
     except UsageError:
@@ -199,7 +199,7 @@ def _through(before: list[Filled], program: Filled) -> list[Filled]:
 
 
 def _is_doubtful(line: Sequence[Filled], at: int) -> bool:
-    """Whether what follows an unknown program looks like a server's command."""
+    """Whether the words after an unknown program look like a server's command."""
     named = [one.text for one in line if not _ASSIGNED.match(one.text)]
     if base_name(named[0]) in _NO_START or named[0].startswith("-"):
         return False
@@ -208,19 +208,19 @@ def _is_doubtful(line: Sequence[Filled], at: int) -> bool:
 
 
 def behind_words(words: Sequence[str]) -> Behind | None:
-    """The same of words whose places are their numbers."""
+    """The same for plain words, which are numbered in order."""
     return behind([Filled(word, 1, i) for i, word in enumerate(words)])
 
 
 def is_script(word: str) -> bool:
-    """Whether a word is called like a shell's script."""
+    """Whether a word has the name of a shell script."""
     return _SCRIPT.search(word) is not None
 
 
 def script_of(words: Sequence[str]) -> str | None:
-    """The script that a command starts, or the program of its own that may be one.
+    """The script that a command starts, or its own program that may be a script.
 
-    None where it starts nothing but a system's program, or where words stand for others.
+    None if it starts only a system program, or if the words contain placeholders.
     """
     said = [part for word in words for part in word.split()]
     sourced = {i + 1 for i, word in enumerate(said) if word in ("source", ".")}
@@ -233,7 +233,7 @@ def script_of(words: Sequence[str]) -> str | None:
 
 
 def is_flag(word: str) -> bool:
-    """Whether a word is a flag of llama-server that few other programs have."""
+    """Whether a word is a flag that llama-server and few other programs have."""
     if word in _MODEL:
         return True
     known = builtin_flags().knows(word)
@@ -253,7 +253,7 @@ def _starts(word: str) -> bool:
 
 
 def _place(starting: Sequence[Filled]) -> Place | None:
-    """Where the first of these that leaves this machine, or its programs, leads to."""
+    """The place to which the first word leads that leaves this machine or its software."""
     for one in starting:
         name = base_name(one.text)
         if name in _INSIDE:
@@ -262,7 +262,7 @@ def _place(starting: Sequence[Filled]) -> Place | None:
             where = f"{where} of its own" if where == "in a root" else where
             return Place(f"{name} starts it {where}")
         if name in ("nix", "nix-shell", "steam-run"):
-            return Place(f"{name} brings it along")
+            return Place(f"{name} brings its own engine")
     return None
 
 
@@ -280,7 +280,7 @@ def _leads(before: Sequence[Filled]) -> bool:
 
 
 def _container(line: Sequence[Filled]) -> int | None:
-    """Where ``docker`` or the like stands, behind nothing but what starts it."""
+    """The position of ``docker`` or a similar program, if only its starters stand before it."""
     for i, one in enumerate(line[:8]):
         if base_name(one.text) in _CONTAINERS:
             led = [w.text for w in line[:i]]
@@ -340,13 +340,13 @@ def _in_container(words: Sequence[Filled]) -> Behind | None:
     if not inside and rest and not rest[0].text.startswith(("-", "$")) and _shown(rest):
         return _with_starter(rest, env, around)
     if others is None and not inside and not is_server(entry) and is_image(words[image].text):
-        return None  # it starts llama-cli, or another of its programs
+        return None  # it starts llama-cli or another program of the image
     program = Filled("llama-server", line, place)
     return Behind([], [program, *(rest[1:] if inside else rest)], None, env, around, True)
 
 
 def _shown(rest: Sequence[Filled]) -> bool:
-    """Whether a server is named behind what a container is to start."""
+    """Whether a server is named after the program that a container starts."""
     return any(is_server(one.text) for one in rest[1:])
 
 

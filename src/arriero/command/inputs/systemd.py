@@ -1,9 +1,9 @@
-"""The command of a systemd unit, or of the container that Podman's Quadlet makes a unit of.
+"""The command of a systemd unit, or of a container that Podman's Quadlet turns into a unit.
 
-Quotes, continued lines, ``Environment=`` and the prefixes of ``ExecStart=`` are understood, and
-variables that the unit itself sets are filled in. ``%``-specifiers stay as they are written, and an
-``EnvironmentFile=`` is not read: a note names it. Of ``[Container]`` the words of ``Exec=`` are
-what the image's server is given.
+The reader understands quotes, continued lines, ``Environment=`` and the prefixes of ``ExecStart=``,
+and replaces variables that the unit itself sets. ``%``-specifiers stay as written. An
+``EnvironmentFile=`` is not read; a note names it. In ``[Container]``, the words of ``Exec=``
+are the arguments of the image's server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""", r
 _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh"])
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _CONTINUED: Final = re.compile(r"(\n[ \t]+(?=[^\s;#]))")
-"""supervisord goes on with a value in an indented line."""
+"""In supervisord's files a value continues on indented lines."""
 _ALONE: Final = re.compile(r"\$([A-Za-z_]\w*)\Z")
 
 
@@ -48,7 +48,7 @@ def read(text: str, path: str) -> tuple[Written, ...]:
                 name, _, content = word.partition("=")
                 env[name] = content
         elif key == "EnvironmentFile":
-            notes.append(f"{value.lstrip('-')} is not read: its variables are not known")
+            notes.append(f"{value.lstrip('-')} is not read: its variables are unknown")
         elif key == "ExecStart":
             starts = [*starts, (value, lines)] if value else []
     found = (_written(value, lines, env, notes, path) for value, lines in starts)
@@ -73,7 +73,7 @@ def read_programs(text: str, path: str) -> tuple[Written, ...]:
 
 
 def _contained(text: str, path: str) -> Iterator[Written]:
-    """The server of a Quadlet's container, if its image or its program is llama.cpp's."""
+    """The server of a Quadlet container, if its image or its program belongs to llama.cpp."""
     env: dict[str, str] = {}
     notes: list[str] = []
     image = entry = ""
@@ -95,7 +95,7 @@ def _contained(text: str, path: str) -> Iterator[Written]:
             case "Environment":
                 env |= dict(word.partition("=")[::2] for word in _split(value))
             case "EnvironmentFile":
-                notes.append(f"{value.lstrip('-')} is not read: its variables are not known")
+                notes.append(f"{value.lstrip('-')} is not read: its variables are unknown")
     value, spots = given
     words = _split(value)
     if len(words) > MOST_WORDS:
@@ -119,7 +119,7 @@ def _contained(text: str, path: str) -> Iterator[Written]:
 
 
 def _settings(text: str, of: str) -> Iterator[tuple[str, str, list[int]]]:
-    """Key, value and the line of each of the value's characters, of one section."""
+    """Key, value and the line of each character of the value, for one section."""
     section = ""
     pending = ""
     spots: list[int] = []
@@ -199,7 +199,7 @@ def _written(
 
 
 def _spelled(words: list[str], value: str) -> list[str]:
-    """The words as the unit has them."""
+    """The words as written in the unit."""
     found = _WORD.findall(value)
     if [_split(text) for text in found] == [[word] for word in words]:
         return found
@@ -214,7 +214,7 @@ def _fill(word: str, env: Mapping[str, str]) -> str:
 
 
 def _lines_of(words: list[str], value: str, spots: list[int]) -> list[int]:
-    """The line of each word: where its first characters come next in the value."""
+    """The line of each word: where its first characters occur next in the value."""
     lines, at = [], 0
     for word in words:
         found = value.find(word[:24], at)

@@ -1,7 +1,8 @@
-"""YAML (and JSON) as a tree of nodes that know their lines: composed, never constructed.
+"""YAML (and JSON) as a tree of nodes that know their lines.
 
-Without constructors no tag makes an object. An alias is the very node it names, so that nothing
-grows by being read; walks are bounded in depth, and merges (``<<``) in the number of members.
+The nodes are composed, never constructed, so no tag creates an object. An alias is the very node
+that it names, so reading cannot multiply data. Walks are limited in depth, and merges (``<<``) in
+their number of members.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ def compose(text: str, path: str) -> Node:
     """The root of the one document.
 
     Raises:
-        UsageError: It is not YAML, is empty, or is nested too deep.
+        UsageError: It is not YAML, is empty, or is nested too deeply.
     """
     roots = compose_all(text, path)
     if len(roots) > 1:
         raise UsageError(
-            f"{path}:{roots[1].start_mark.line + 1}: a second document begins",
-            hint="give each document in a file of its own",
+            f"{path}:{roots[1].start_mark.line + 1}: a second document begins here",
+            hint="put each document into its own file",
             id="input-damaged",
         )
     return roots[0]
@@ -38,19 +39,19 @@ def compose_all(text: str, path: str) -> list[Node]:
     """The roots of all documents that are not empty.
 
     Raises:
-        UsageError: It is not YAML, is empty, has too many documents, or is nested too deep.
+        UsageError: It is not YAML, is empty, has too many documents, or is nested too deeply.
     """
     try:
         roots = list(islice(yaml.compose_all(text, Loader=yaml.SafeLoader), MOST_COMMANDS + 1))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it is not what its name says"
+        problem = getattr(error, "problem", None) or "it is not valid YAML"
         raise UsageError(
             f"{path}{where}: {problem}", hint="correct the file first", id="input-damaged"
         ) from None
     except RecursionError:
-        raise too_large(path, "it is nested too deep") from None
+        raise too_large(path, "it is nested too deeply") from None
     if len(roots) > MOST_COMMANDS:
         raise too_large(path, f"it has more than {MOST_COMMANDS} documents")
     found = [root for root in roots if root is not None and scalar(root) != ""]
@@ -60,7 +61,7 @@ def compose_all(text: str, path: str) -> list[Node]:
 
 
 def scalar(node: Node | None) -> str | None:
-    """The text of a scalar, whatever type it would have."""
+    """The text of a scalar of any type."""
     return node.value if isinstance(node, yaml.ScalarNode) else None
 
 
@@ -79,11 +80,11 @@ def entries(node: Node | None) -> dict[str, Node] | None:
 
 
 def _merge(node: Node, found: dict[str, Node], seen: set[int], depth: int) -> None:
-    """Adds what is not there yet. A node merged twice adds nothing, and is not looked at twice."""
+    """Add members that are not there yet. A node that was merged before adds nothing."""
     if not isinstance(node, yaml.MappingNode) or id(node) in seen:
         return
     if depth > DEEPEST:
-        raise too_large("the file", "its merges are nested too deep")
+        raise too_large("the file", "its merges are nested too deeply")
     seen.add(id(node))
     merged: list[Node] = []
     for key, value in node.value:
@@ -109,12 +110,12 @@ def strings(node: Node | None) -> list[tuple[str, int]] | None:
 
 
 def first_line(node: Node) -> int:
-    """The line of a scalar's first character of text: a block begins below its indicator."""
+    """The line of a scalar's first character; the text of a block begins below its indicator."""
     return int(node.start_mark.line) + 1 + int(_is_block(node))
 
 
 def lines_of(node: Node) -> list[str]:
-    """The lines of a scalar as the file has them: a folded block is not folded."""
+    """The lines of a scalar as written in the file; a folded block is not folded."""
     if not _is_block(node):
         return str(node.value).split("\n")
     return str(node.start_mark.buffer).split("\n")[node.start_mark.line + 1 : node.end_mark.line]

@@ -1,7 +1,7 @@
-"""Commands in a batch file or a script of PowerShell, read as the same lines of a shell's script.
+"""Commands in a batch file or a PowerShell script, read like the same lines of a shell script.
 
-``^`` and a backtick continue a line, a backslash is a plain one, and ``%NAME%`` and ``$name`` are
-filled in if the file sets them once, to a text.
+``^`` and a backtick continue a line, and a backslash is an ordinary character. ``%NAME%`` and
+``$name`` are replaced if the file sets them once, to a text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SET: Final = re.compile(r"^[ \t]*@?set[ \t]+(\"?\w+)=(.*)$", re.IGNORECASE | re
 _REMARK: Final = re.compile(r"^[ \t]*(?:@?rem\b|::|:\w).*$", re.IGNORECASE | re.MULTILINE)
 _USED: Final = re.compile(r"%(\w+)%")
 _ASSIGNED: Final = re.compile(r"^[ \t]*\$(?:\w+:)?(\w+)[ \t]*=[ \t]*(?=[\"'\w])", re.MULTILINE)
-_UNKEPT: Final = "the words are printed for a shell, on one line"
+_UNKEPT: Final = "the command is printed for a shell, on one line"
 
 
 def read_batch(text: str, path: str) -> tuple[Written, ...]:

@@ -40,7 +40,7 @@ _SHELLS: Final = frozenset(["sh", "bash", "dash", "zsh", "ash"])
 _MACRO: Final = re.compile(r"\$\{([\w.-]+)\}")
 _PLAIN: Final = re.compile(r"[\w@%+=:,./${}-]+")
 _FIRST_PORT: Final = "5800"
-"""llama-swap's ``startPort`` where the file sets none."""
+"""llama-swap's default for ``startPort``."""
 _COMPOSED: Final = re.compile(r"\$\$|\$\{(\w+)(?::?-([^}]*))?\}|\$(\w+)")
 
 
@@ -48,7 +48,7 @@ def read(text: str, path: str) -> tuple[Written, ...]:
     """The commands of a compose or llama-swap file, or of manifests for Kubernetes.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: The file has none of these forms.
     """
     documents = compose_all(text, path)
     if any("apiVersion" in (entries(one) or {}) for one in documents):
@@ -87,7 +87,7 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
     words = _command(members.get("command"), path, notes)
     image = scalar(members.get("image")) or ""
     line = node.start_mark.line + 1
-    place = of_image(image) if image else Place("it is in an image that is built for it")
+    place = of_image(image) if image else Place("it is in an image of its own")
     around = Around(place=place, published=_published(members))
     if inner := _through_a_shell([*entry, *words], path):
         return [replace(one, name=name, around=around) for one in inner]
@@ -107,7 +107,7 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
         words, server = words[others:], "llama-server"
         words = [(server, words[0][1] if words else line, Spelling(server)), *words]
     if "env_file" in members:
-        notes.append("env_file is not read: its variables are not known")
+        notes.append("env_file is not read: its variables are unknown")
     texts, lines, source = zip(*words, strict=True)
     listed = any(items(members.get(key)) for key in ("entrypoint", "command"))
     env = {key: _filled(value, notes) for key, value in _environment(members).items()}
@@ -116,21 +116,21 @@ def _service(name: str, node: Node, path: str) -> list[Written]:
             words=texts, path=path, line=lines[0], lines=lines, env=env, name=name,
             notes=tuple(dict.fromkeys(notes)), source=source, places=tuple(range(len(words))),
             dialect=Dialect.COMPOSE,
-            unkept=("the words of a list are printed as one line",) if listed else (),
+            unkept=("the list of words is printed as one line",) if listed else (),
             around=around,
         )
     ]  # fmt: skip
 
 
 def _started(node: Node, path: str) -> list[str]:
-    """The words of what a service starts."""
+    """The words of the program that a service starts."""
     members = entries(node) or {}
     both = (_command(members.get(key), path, []) for key in ("entrypoint", "command"))
     return [word for words in both for word, _, _ in words]
 
 
 def _built_from(members: Mapping[str, Node]) -> str:
-    """What a service's own image is made of: where its sources are, and the name of its recipe."""
+    """The source of a service's own image: its directory and the name of its recipe."""
     node = members.get("build")
     parts = entries(node) or {}
     named = [scalar(parts.get(key)) or "" for key in ("context", "dockerfile", "target")]
@@ -145,13 +145,13 @@ def _through_a_shell(words: list[_Word], path: str) -> tuple[Written, ...]:
     if at is None or at + 1 >= len(words):
         return ()
     text, line, _ = words[at + 1]
-    note = "the command in quotes stands alone, without what is to start it"
+    note = "the command in quotes is printed alone, without what starts it"
     found = shell.read(text, path, line)
     return tuple(replace(one, unkept=(*one.unkept, note)) for one in found)
 
 
 def _published(members: Mapping[str, Node]) -> tuple[str, ...]:
-    """Ports as a short form has them; ``host`` for the network of the host."""
+    """Ports in the short form; ``host`` for the host's network."""
     if scalar(members.get("network_mode")) == "host":
         return ("host",)
     ports: list[str] = []
@@ -178,7 +178,7 @@ def _command(node: Node | None, path: str, notes: list[str]) -> list[_Word]:
 
 
 def _on_a_line(text: str) -> Spelling:
-    """A member of a list. Compose fills in what is in single quotes too."""
+    """A member of a list. Compose replaces variables in single quotes too."""
     return Spelling(text if _PLAIN.fullmatch(text) else shlex.quote(text))
 
 
@@ -192,13 +192,13 @@ def _environment(members: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _filled(text: str, notes: list[str]) -> str:
-    """Compose's own expansion, with nothing but the defaults that the file gives."""
+    """Compose's own expansion, using only the defaults in the file."""
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         if match[2] is not None:
-            notes.append(f"{match[1]} is taken to be its default: {match[2]}")
+            notes.append(f"{match[1]} is assumed to have its default: {match[2]}")
             return match[2]
         return match[0]
 
@@ -222,7 +222,7 @@ def _model(name: str, node: Node, macros: Mapping[str, str], path: str) -> list[
         return []
     known = {**macros, **_macros(members.get("macros")), "MODEL_ID": name}
     env = dict(pair.split("=", 1) for pair, _ in strings(members.get("env")) or [] if "=" in pair)
-    # A macro may hold lines of its own; the words it makes stand where its name does.
+    # A macro may contain several lines; its words have the line of the macro's name.
     one_line = {name: re.sub(r"\\?\n", " ", value) for name, value in known.items()}
     text, rounds = _expand(_continued(lines_of(command)), one_line, path)
     found = shell.read(text, path, first_line(command), plain=True)
@@ -237,11 +237,11 @@ def _model(name: str, node: Node, macros: Mapping[str, str], path: str) -> list[
 
 _Span = tuple[int, int, tuple[Spelling, ...]]
 _Round = tuple[str, list[tuple[int, int]]]
-"""A text, and for each character of what it became the stretch of it that made the character."""
+"""A text, and for each character of its expansion the part of the text that produced it."""
 
 
 def _expand(text: str, macros: Mapping[str, str], path: str) -> tuple[str, list[_Round]]:
-    """The text with its macros filled in, and what it was before each round of that."""
+    """The text with its macros replaced, and the text before each round of replacement."""
     rounds: list[_Round] = []
     for _ in range(DEEPEST):
         pieces: list[tuple[str, int, int]] = []
@@ -252,7 +252,7 @@ def _expand(text: str, macros: Mapping[str, str], path: str) -> tuple[str, list[
             at = match.end()
         pieces += [(text[at:], at, at)]
         if sum(len(piece) for piece, _, _ in pieces) > LONGEST_WORD:
-            raise too_large(path, "its macros fill in to more than any command holds")
+            raise too_large(path, "its macros expand to more text than any command has")
         expanded = "".join(piece for piece, _, _ in pieces)
         if expanded == text:
             return text, rounds
@@ -262,13 +262,13 @@ def _expand(text: str, macros: Mapping[str, str], path: str) -> tuple[str, list[
             spots += [(start, end)] * len(piece) if end > start else [(i, i + 1) for i in here]
         rounds.append((text, spots))
         text = expanded
-    raise too_large(path, "its macros name each other without end")
+    raise too_large(path, "its macros refer to each other without end")
 
 
 def _unexpanded(
     source: Sequence[Spelling], text: str, rounds: Sequence[_Round]
 ) -> tuple[Spelling, ...]:
-    """The source with the macros that made its words; as it is where it is from another text."""
+    """The source with the macros that made its words; unchanged if it is from another text."""
     if any(text[one.at : one.at + len(one.text)] != one.text for one in source):
         return tuple(source)
     spans: list[_Span] = [(one.at, one.at + len(one.text), (one,)) for one in source]
@@ -294,6 +294,6 @@ def _made_of(text: str, at: int, parts: tuple[Spelling, ...]) -> Spelling:
 
 
 def _continued(lines: Sequence[str]) -> str:
-    """Lines of one command, comments between them left out, as a shell would need them."""
+    """The lines of one command as a shell needs them, without the comments between them."""
     kept = ["" if line.lstrip().startswith("#") else line for line in lines]
     return " \\\n".join(line.rstrip().removesuffix("\\") for line in kept)
