@@ -30,7 +30,7 @@ from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verificati
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import Bench, LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
-from arriero.trial.load import Client, kind_of
+from arriero.trial.load import Client, kind_of, slots_in
 
 _PROPS_S: Final = 10.0
 """Seconds that a server may take to say what it is."""
@@ -296,11 +296,10 @@ async def _load(server: Serving, options: Options) -> LoadResult:
             id="router",
         )
     try:
-        n_slots = int(props["total_slots"])
-        n_ctx_slot = int(props["default_generation_settings"]["n_ctx"])
+        n_slots, n_ctx_slot = slots_in(props)
         if not (1 <= n_slots <= limits.SLOTS and 1 <= n_ctx_slot <= limits.SLOT_CONTEXT):
             raise ValueError
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except ValueError:
         raise NotFoundError(
             f"what answers at {server.url('')} is not a llama-server", id="not-llama-server"
         ) from None

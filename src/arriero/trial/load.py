@@ -164,6 +164,18 @@ class Client:
             return response.status, raw.decode("utf-8", "replace")
 
 
+def slots_in(props: Any) -> tuple[int, int]:
+    """Slots, and context of each in tokens, as ``/props`` says them.
+
+    Raises:
+        ValueError: This is not what a llama-server answers there.
+    """
+    try:
+        return int(props["total_slots"]), int(props["default_generation_settings"]["n_ctx"])
+    except (KeyError, TypeError, OverflowError) as error:
+        raise ValueError("not the /props of a llama-server") from error
+
+
 async def run_load(
     serving: Serving,
     workload: Workload,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import msgspec
 import psutil
 
@@ -35,7 +36,7 @@ from arriero.logs.model import Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Exit, Limit, MemoryUse, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
-from arriero.trial.load import Client, LoadResult, Reply, Workload, kind_of, run_load
+from arriero.trial.load import Client, LoadResult, Reply, Workload, kind_of, run_load, slots_in
 
 QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """Set in every trial: a debugger attached to a dying server takes longer than all the rest."""
@@ -412,12 +413,11 @@ def library_directory(pid: int) -> Path | None:
 async def _slots(server: Serving, n_seq_max: int | None, n_ctx_seq: int | None) -> tuple[int, int]:
     """Slots and context per slot: from the log, else from ``/props``, else one slot of 512."""
     if n_seq_max is None or n_ctx_seq is None:
-        with suppress(Exception):
+        with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
             async with Client(server, 10.0) as client:
-                status, props = await client.call("GET", "/props")
-            if status == 200 and isinstance(props, dict):
-                n_seq_max = n_seq_max or int(props["total_slots"])
-                n_ctx_seq = n_ctx_seq or int(props["default_generation_settings"]["n_ctx"])
+                _, props = await client.call("GET", "/props")
+            count, context = slots_in(props)
+            n_seq_max, n_ctx_seq = n_seq_max or count, n_ctx_seq or context
     # what answers need not be what was started: its word is taken within llama.cpp's own bounds
     slots = min(max(n_seq_max or 1, 1), limits.SLOTS)
     return slots, min(max(n_ctx_seq or 512, 1), limits.SLOT_CONTEXT)
