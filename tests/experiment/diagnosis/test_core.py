@@ -389,6 +389,55 @@ def test_a_failure_that_does_not_come_twice_is_at_an_edge() -> None:
     assert "it failed once and served once: it is at an edge" in found.notes
 
 
+# --- other memory -------------------------------------------------------------------------------
+
+
+def test_memory_of_a_card_is_counted_by_its_buffers() -> None:
+    """What requests take there is not seen: no run is known to be clear of the edge."""
+    world = World(limit=None, host_free=64 << 30, card=1600 * MIB)
+    found = diagnose(world, f"-c 4096 -np 64 {BARE}")
+    check(found, world)
+    assert found.verdict is not None
+    assert found.verdict.device == "CPU"
+    edge = found.boundary["-np"]
+    assert (edge.served, edge.fails) == (20, 21)
+    values = [world.specs[n - 1].command.number("-np") for n in edge.trials]
+    assert values.count(20) == 2
+
+
+def test_a_context_that_is_too_long_is_cut() -> None:
+    world = World(Server(rs=0, kv=500 << 10, compute=lambda point: 16 * MIB), limit=RAM)
+    found = diagnose(world, f"-c 4096 -np 1 {BARE}")
+    check(found, world)
+    assert set(found.boundary) == {"-c"}
+    best = found.recommendation
+    assert best is not None
+    assert best.costs == (Cost.CONTEXT,)
+    assert best.changes[0].startswith("context 4096 → ")
+    assert 2 in found.boundary["-c"].trials, "as given, which fails"
+
+
+def test_fewer_slots_where_even_one_has_too_much_context() -> None:
+    """One slot does not fit with the context as given, and so no number of slots does."""
+    world = World(Server(rs=100 * MIB, kv=1 << 19, compute=lambda point: 16 * MIB), limit=RAM)
+    found = diagnose(world, f"-c 4096 -np 4 {BARE}")
+    check(found, world)
+    assert found.boundary["-np"].served is None
+    assert found.boundary["-c"].held["-np"] == 4
+
+
+def test_a_smaller_micro_batch_comes_before_fewer_slots() -> None:
+    def compute(point: Point) -> int:
+        return (point.n_ubatch or 512) * 3 * MIB
+
+    world = World(Server(rs=8 * MIB, compute=compute), limit=RAM)
+    found = diagnose(world, f"-c 4096 -np 4 -ub 1024 {BARE}")
+    check(found, world)
+    assert found.verdict is not None
+    assert found.verdict.component is Component.COMPUTE
+    assert found.recommendation is None or found.recommendation.changes[0].startswith("micro")
+
+
 # --- what could take the machine down -----------------------------------------------------------
 
 

@@ -23,7 +23,18 @@ from arriero.launch.context import context
 from arriero.launch.slots import slots_of
 from arriero.logs.model import Buffer, Effective, Failure
 from arriero.process import Limit
-from arriero.record import Diagnosis, Peak, Plan, PlanBuffer, Requests, Sample, Speed, Step, Trial
+from arriero.record import (
+    DeviceRecord,
+    Diagnosis,
+    Peak,
+    Plan,
+    PlanBuffer,
+    Requests,
+    Sample,
+    Speed,
+    Step,
+    Trial,
+)
 from arriero.trial import TrialSpec
 from tests.examples import example_baseline
 from tests.report import plans
@@ -94,6 +105,8 @@ class World:
     server: Server = field(default_factory=Server)
     limit: Limit | None = field(default_factory=lambda: Limit(2048 * MIB, LimitKind.ADDRESS_SPACE))
     host_free: int | None = None
+    card: int | None = None
+    """Bytes of the one card that everything goes to, in place of a limit."""
     copy: Path | None = None
     copy_server: Server | None = None
     """What the copy takes, where it is not what the model does."""
@@ -138,7 +151,7 @@ class World:
 
     def _trial(self, spec: TrialSpec, hangs: bool) -> Trial:
         point, server = point_of(spec.command), self._server(spec)
-        base = server.libraries + self.noise(spec.n)
+        base = (0 if self.card else server.libraries) + self.noise(spec.n)
         if "MALLOC_ARENA_MAX" not in {**spec.command.environ, **spec.env}:
             base += server.arenas
         taken, buffers, failure = self._load(server, spec.n, point, base)
@@ -174,7 +187,8 @@ class World:
 
     @property
     def capacity(self) -> int:
-        return self.limit.bytes if self.limit else (self.host_free or 1 << 60)
+        known = self.card or (self.limit.bytes if self.limit else self.host_free)
+        return known or 1 << 60
 
     def _server(self, spec: TrialSpec) -> Server:
         copied = self.copy is not None and spec.command.value("-m") == str(self.copy)
@@ -275,8 +289,10 @@ def diagnose(
     reporter = chosen.pop("reporter", None)
     command = command_of(flags, chosen.pop("environ", None))
     baseline = example_baseline()
-    if not chosen.pop("devices", False):
-        baseline = msgspec.structs.replace(baseline, devices=())
+    devices = baseline.devices if chosen.pop("devices", False) else ()
+    if world.card is not None:
+        devices = (DeviceRecord(name=DEVICE, description="", total=world.card, free=world.card),)
+    baseline = msgspec.structs.replace(baseline, devices=devices)
     assert baseline.model is not None
     model = msgspec.structs.replace(baseline.model, n_ctx_train=chosen.pop("trained", TRAINED))
     baseline = msgspec.structs.replace(baseline, model=model)
