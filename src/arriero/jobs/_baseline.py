@@ -18,6 +18,7 @@ from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import describe, read_header
 from arriero.jobs._engine import engine_record
 from arriero.launch import serving_of
+from arriero.launch.placement import workers
 from arriero.machine import Holder, Pool, holders, pools, visibility
 from arriero.process import Limit
 from arriero.record import (
@@ -75,7 +76,7 @@ def survey(
     command = command.with_flags(found.flags)
     refuse_other_uses(command)
     model_path, model = _model(command, cwd)
-    rpc = command.value("--rpc")
+    rpc = ",".join(workers(command)) or None
     try:
         devices = list_devices(found, command.environ, rpc=rpc) or ()
     except ArrieroError:

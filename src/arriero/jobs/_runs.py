@@ -17,7 +17,10 @@ from arriero.command import Command
 from arriero.engine import Engine, ListedDevice
 from arriero.gguf import Header, describe, read_header
 from arriero.jobs._baseline import Ground
+from arriero.launch.drafting import draft_model
+from arriero.launch.edits import with_settings
 from arriero.launch.launch import launch_of
+from arriero.launch.placement import workers
 from arriero.memory import Calibration, DryRuns, Planner
 from arriero.memory.calibration import calibrations_of, fingerprint, run_buffers, run_settings
 from arriero.memory.pools import is_on_host
@@ -147,15 +150,16 @@ class _Kept:
 def _as_it_ran(command: Command, trial: Trial, header: Header) -> Command:
     """The command with what it left to the engine as the engine then chose it."""
     seen, n_layer = trial.effective, describe(header).n_layer
-    if seen.n_ctx is not None and command.number("-c") is None:
-        command = command.with_value("-c", str(seen.n_ctx))
+    launch, settings = launch_of(command), dict[str, str | None]()
+    if seen.n_ctx is not None and launch.context_asked is None:
+        settings["-c"] = str(seen.n_ctx)
     # all layers are one more than there are: the output layer
     some = seen.n_gpu_layers is not None and n_layer is not None and seen.n_gpu_layers <= n_layer
-    if some and command.number("-ngl") is None:
-        command = command.with_value("-ngl", str(seen.n_gpu_layers))
-    if command.flags.get("--fit") is not None:
-        command = command.with_value("--fit", "off")
-    return command
+    if some and launch.layers_given is None:
+        settings["-ngl"] = str(seen.n_gpu_layers)
+    if command.flags.knows("--fit"):
+        settings["--fit"] = "off"
+    return with_settings(command, settings)
 
 
 def _as_placed(settings: RunSettings, buffers: Iterable[RunBuffer]) -> RunSettings:
@@ -177,12 +181,12 @@ def _planner(ground: Ground) -> tuple[Planner | None, DryRuns | None]:
     model, command = ground.model_path, ground.command
     if model is None or ground.baseline.model is None or ground.baseline.model.problem:
         return None, None
-    draft, typed = None, command.value("-md")
+    draft, typed = None, draft_model(command)
     if typed is not None:
         with suppress(ArrieroError):  # the trial will show what the engine says of it
             draft = read_header(Path.cwd() / limits.expanded(typed))
     # a dry run reaches no worker
-    asked = None if command.has("--rpc") else DryRuns.of(ground.engine, command.environ)
+    asked = None if workers(command) else DryRuns.of(ground.engine, command.environ)
     planner = Planner(
         read_header(model),
         ground.pools,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ from arriero.gotchas import Facts, Registry, match, registry, repair
 from arriero.gotchas.matching import Said
 from arriero.gotchas.verdicts import on
 from arriero.jobs._engine import engine_record
+from arriero.launch import placement
+from arriero.launch.projector import projector_file
 from arriero.record import Check, Checks, Finding, Plan
 
 if TYPE_CHECKING:
@@ -311,7 +313,7 @@ class _Checking:
         build: int | None,
     ) -> Facts:
         header = self._header(command, notes)
-        projector = self._beside(command.value("--mmproj"), notes)
+        projector = self._beside(projector_file(command), notes)
         devices: tuple[ListedDevice, ...] | None = None
         refused: Mapping[str, Refusal] = {}
         if around.place is None:
@@ -400,7 +402,7 @@ class _Checking:
         self, command: Command, engine: Engine | None, source: _Source, notes: list[str]
     ) -> tuple[tuple[ListedDevice, ...] | None, Mapping[str, Refusal]]:
         """The devices, with those of workers if they are asked, and the workers it refuses."""
-        workers = tuple(_endpoints(command)) if self.options.probe else ()
+        workers = placement.workers(command) if self.options.probe else ()
         if workers and (engine is None or self.options.budget is not None):
             notes.append("no worker was contacted: that takes an engine, and no --budget")
         if engine is None or self.options.budget is not None:
@@ -420,19 +422,12 @@ class _Checking:
         if not self.options.probe or devices is None:
             return None
         answered = {device.description for device in devices if device.name.startswith("RPC")}
-        return {endpoint: endpoint in answered for endpoint in _endpoints(command)}
+        return {endpoint: endpoint in answered for endpoint in placement.workers(command)}
 
 
 def _mended(finding: Finding) -> tuple[str, ...]:
     """What a finding's edit is about: a gotcha may ask for several, one after the other."""
     return (finding.id, *(edit.flag for edit in finding.edit or ()))
-
-
-def _endpoints(command: Command) -> Iterator[str]:
-    for value in command.values("--rpc") or (command.value("--rpc") or "",):
-        for part in value.split(","):
-            if part.strip():
-                yield part.strip()
 
 
 def worst(document: Check | Checks) -> str | None:

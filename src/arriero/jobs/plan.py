@@ -30,6 +30,7 @@ from arriero.jobs._baseline import refuse_other_uses
 from arriero.jobs._engine import engine_record, failure_of, misfit_of
 from arriero.jobs._runs import calibrations
 from arriero.launch import launch_of, serving_of
+from arriero.launch.placement import workers
 from arriero.machine import Misfit, Pool, pools
 from arriero.machine.cpu import INSTEAD
 from arriero.memory import DryRuns, Planner
@@ -398,7 +399,7 @@ class _Job:
     def _devices(self) -> tuple[ListedDevice, ...]:
         if self._engine is None:
             return ()
-        rpc = self._command.value("--rpc")
+        rpc = ",".join(workers(self._command)) or None
         try:
             return list_devices(self._engine, self._command.environ, rpc=rpc) or ()
         except ArrieroError as error:

@@ -13,12 +13,17 @@ from arriero.launch.params import ProjectorParams
 _VARIABLE: Final = "MTMD_BACKEND_DEVICE"
 
 
+def projector_file(command: Command) -> str | None:
+    """The projector's file, as typed."""
+    return command.value("--mmproj")
+
+
 def projector_of(command: Command, build: int | None) -> ProjectorParams | None:
     """The projector that a command loads; None without one in a local file.
 
     It took the first device, whatever ``-dev`` says, up to build 10435; later builds follow it.
     """
-    path = command.value("--mmproj")
+    path = projector_file(command)
     if path is None:
         return None
     use_gpu, device = command.switch("--mmproj-offload") is not False, named_device(command)

@@ -19,8 +19,9 @@ from arriero.experiment.diagnosis.record import Record
 from arriero.experiment.diagnosis.search import SOFT_LAUNCHES, Search
 from arriero.experiment.diagnosis.sizing import Sizing
 from arriero.experiment.diagnosis.trials import Trials
-from arriero.launch.context import context_step
+from arriero.launch.context import asked_context, context_step
 from arriero.launch.edits import with_context, with_slots
+from arriero.launch.slots import slots_of
 from arriero.record import Trial
 
 TYPICAL_LAUNCHES: Final = 7
@@ -72,7 +73,7 @@ class Boundaries:
     def _slots(self, base: Base) -> Line:
         tokens, unified = self._sizing.tokens, self._sizing.unified
         pinned = base.command
-        if pinned.value("-c") is None:
+        if asked_context(pinned).tokens is None:
             pinned = with_context(pinned, tokens)
         return Line(
             flag="-np",
@@ -92,7 +93,7 @@ class Boundaries:
         top = max(self._sizing.tokens, self._sizing.trained)
         spent = len(self._record.boundaries["-np"].trials) if self._record.boundaries else 0
         pinned = base.command
-        if slots != self._sizing.slots or pinned.value("-np") is None:
+        if slots != self._sizing.slots or not slots_of(pinned).given:
             pinned = with_slots(pinned, slots, unified=unified)
         return Line(
             flag="-c",

@@ -10,7 +10,8 @@ import msgspec
 from arriero.base.words import Component, Evidence, Kind, Method
 from arriero.command import Command
 from arriero.experiment.diagnosis.search import Search
-from arriero.launch.context import context
+from arriero.launch.context import asked_context, context
+from arriero.launch.slots import slots_of
 from arriero.logs.model import Failure
 from arriero.record import Boundary, FailsWith, Plan, Trial, Verdict
 
@@ -58,9 +59,9 @@ def what_moved(trial: Trial, command: Command, layers_before: int | None) -> str
         layers_before: Layers offloaded in earlier trials, where ``-ngl`` was not changed since.
     """
     seen = trial.effective
-    slots, tokens = command.number("-np"), command.number("-c")
-    if slots and slots > 0 and seen.n_seq_max not in (None, slots):
-        return f"-np {slots} became {seen.n_seq_max} slots"
+    slots, tokens = slots_of(command), asked_context(command).tokens
+    if slots.given and seen.n_seq_max not in (None, slots.count):
+        return f"-np {slots.count} became {seen.n_seq_max} slots"
     if tokens and seen.n_ctx is not None and seen.n_seq_max:
         expected = context(tokens, seen.n_seq_max, unified=bool(seen.kv_unified))
         if seen.n_ctx != expected.n_ctx:

@@ -18,7 +18,9 @@ from arriero.experiment.diagnosis.protocols import Forecast, NoForecast, Reporte
 from arriero.experiment.diagnosis.record import Record
 from arriero.experiment.diagnosis.sizing import MEMORY_KINDS, SMALL_CONTEXT, Sizing
 from arriero.experiment.diagnosis.trials import OutOfBudgetError, Trials
+from arriero.launch.context import asked_context
 from arriero.launch.edits import with_settings
+from arriero.launch.placement import layers
 from arriero.logs.model import Failure
 from arriero.machine.cpu import INSTEAD
 from arriero.record import Diagnosis, Trial
@@ -100,7 +102,7 @@ class _Procedure:
     def _baseline(self) -> Trial | None:
         """The smallest start that still loads everything; null if even that is too dangerous."""
         given = self.problem.command
-        tokens = min(given.number("-c") or SMALL_CONTEXT, SMALL_CONTEXT)
+        tokens = min(asked_context(given).tokens or SMALL_CONTEXT, SMALL_CONTEXT)
         command = with_settings(given, {"-np": "1", "-c": str(tokens)})
         needed = self.sizing.host_needs(command)
         if self._too_dangerous("even one slot with a short context", needed):
@@ -182,7 +184,7 @@ class _Procedure:
     def _placement(self) -> None:
         """Even the smallest start fails: is it the device?"""
         devices, given = self.problem.baseline.devices, self.problem.command
-        if devices and given.value("-ngl") != "0":
+        if devices and layers(given) != 0:
             small = {"-ngl": "0", "-np": "1", "-c": str(SMALL_CONTEXT)}
             env = controlled_env(given, self.runner.limit)
             self.trials.run("placement: nothing on the devices", with_settings(given, small), env)

@@ -12,6 +12,7 @@ from arriero.experiment.diagnosis.problem import Base, Problem
 from arriero.experiment.diagnosis.record import Record
 from arriero.experiment.diagnosis.sizing import Sizing
 from arriero.experiment.diagnosis.trials import Trials
+from arriero.launch import launch_of
 from arriero.launch.edits import with_context, with_slots
 from arriero.logs.model import Failure
 from arriero.record import Boundary, Recommendation, Trial, WorstCase
@@ -100,8 +101,8 @@ class Proof:
         return Candidate(command, base.env, (*changes, *base.beside))
 
     def _remedies(self, failure: Failure) -> tuple[Change, ...]:
-        n_ubatch = self._problem.command.number("-ub") or 512
-        return remedies(failure, self._problem.command, n_ubatch=n_ubatch)
+        command = self._problem.command
+        return remedies(failure, command, n_ubatch=launch_of(command).params.n_ubatch)
 
     def _may_fit(self, change: Change) -> bool:
         tokens = change.settings.get("-ub")

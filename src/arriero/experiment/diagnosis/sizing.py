@@ -16,7 +16,8 @@ from arriero.experiment.diagnosis.printed import PrintedSizes
 from arriero.experiment.diagnosis.problem import Problem, controlled_env
 from arriero.experiment.diagnosis.protocols import Forecast, Point, Runner, Sizes
 from arriero.experiment.diagnosis.record import Record
-from arriero.launch.context import context_step
+from arriero.launch import launch_of
+from arriero.launch.context import asked_context, context_step
 from arriero.launch.slots import slots_of
 from arriero.memory.threads import stack_bytes
 from arriero.record import Trial
@@ -96,7 +97,7 @@ class Sizing:
     @property
     def tokens(self) -> int:
         """Context of all slots together, as given."""
-        asked = self._problem.command.number("-c")
+        asked = asked_context(self._problem.command).tokens
         if asked:
             return asked
         seen = (trial.effective.n_ctx for trial in self._record.as_given)
@@ -184,7 +185,7 @@ class Sizing:
                 used,
                 self._point_of(trial),
                 stack=stack,
-                threads_asked=self._problem.command.number("--threads-http"),
+                threads_asked=launch_of(self._problem.command).http_threads,
                 device=account.device,
             )
             if found is not None:

@@ -13,6 +13,7 @@ from arriero.experiment.diagnosis.evidence import difference, what_moved, with_c
 from arriero.experiment.diagnosis.problem import Problem
 from arriero.experiment.diagnosis.protocols import Forecast, Reporter, Runner
 from arriero.experiment.diagnosis.record import Record, Tried
+from arriero.launch.placement import layers_given
 from arriero.logs.model import Failure
 from arriero.record import Trial
 from arriero.trial import TrialSpec, Workload
@@ -133,7 +134,7 @@ class Trials:
         small = self._record.small
         if small is None or small.outcome is TrialOutcome.FAILED:
             return None
-        same = command.value("-ngl") == self._problem.command.value("-ngl")
+        same = layers_given(command) == layers_given(self._problem.command)
         return small.effective.n_gpu_layers if same else None
 
     # ---- what is left to spend -------------------------------------------------------------
