@@ -51,6 +51,7 @@ from arriero.record import (
     Verification,
     WorstCase,
 )
+from arriero.record.older import completed
 
 MIB = 1 << 20
 LIMIT = 3_758_096_384
@@ -473,76 +474,82 @@ def example_diagnosis() -> Diagnosis:
     trials = example_trials()
     held = {"-c": 4096, "-cram": 0, "-ctxcp": 0, "MALLOC_ARENA_MAX": "1"}
     proof = trials[-1]
-    return Diagnosis(
-        id="diag-3f2a9c",
-        baseline=example_baseline(),
-        trials=trials,
-        verdict=Verdict(
-            kind=Kind.ALLOCATION,
-            component=Component.RS,
-            device="CPU",
-            bytes=mib(4020.00),
-            trial=2,
-            failure=example_failure(),
-        ),
-        boundary={
-            "-np": Boundary(
-                served=20,
-                ready=32,
-                fails=33,
-                fails_with=FailsWith(kind=Kind.ALLOCATION, component=Component.GRAPH),
-                held=held,
-                trials=(5, 7, 8),
-                band=(32, 33),
-                note="with the caches as given, 20 slots fail while serving (trial 4)",
+    return completed(
+        Diagnosis(
+            id="diag-3f2a9c",
+            baseline=example_baseline(),
+            trials=trials,
+            verdict=Verdict(
+                kind=Kind.ALLOCATION,
+                component=Component.RS,
+                device="CPU",
+                bytes=mib(4020.00),
+                trial=2,
+                failure=example_failure(),
             ),
-            "-c": Boundary(
-                served=4096,
-                ready=4096,
-                fails=None,
-                fails_with=None,
-                held={"-np": 16, "-cram": 0, "-ctxcp": 0},
-                trials=(9,),
-                step=256,
-                note="no failing value was tried",
+            boundary={
+                "-np": Boundary(
+                    served=20,
+                    ready=32,
+                    fails=33,
+                    fails_with=FailsWith(kind=Kind.ALLOCATION, component=Component.GRAPH),
+                    held=held,
+                    trials=(5, 7, 8),
+                    band=(32, 33),
+                    note="with the caches as given, 20 slots fail while serving (trial 4)",
+                ),
+                "-c": Boundary(
+                    served=4096,
+                    ready=4096,
+                    fails=None,
+                    fails_with=None,
+                    held={"-np": 16, "-cram": 0, "-ctxcp": 0},
+                    trials=(9,),
+                    step=256,
+                    note="no failing value was tried",
+                ),
+            },
+            slopes=(
+                Slope(
+                    component=Component.RS, per="slot", bytes=mib(62.8125), method=Method.MEASURED
+                ),
+                Slope(
+                    component=Component.KV,
+                    per="slot",
+                    bytes=mib(1.25),
+                    method=Method.MEASURED,
+                    note="above 16 slots, by padding",
+                ),
+                Slope(
+                    component=Component.COMPUTE, per="slot", bytes=mib(3.98), method=Method.MEASURED
+                ),
+                Slope(
+                    component=Component.CHECKPOINTS,
+                    per="request",
+                    bytes=mib(62.8),
+                    method=Method.MEASURED,
+                    note="up to 32 a slot, outside --cache-ram",
+                ),
             ),
-        },
-        slopes=(
-            Slope(component=Component.RS, per="slot", bytes=mib(62.8125), method=Method.MEASURED),
-            Slope(
-                component=Component.KV,
-                per="slot",
-                bytes=mib(1.25),
-                method=Method.MEASURED,
-                note="above 16 slots, by padding",
+            recommendation=Recommendation(
+                argv=(ENGINE, "-m", MODEL, "-c", "4096", "-np", "16", "--no-warmup", *_CACHES_OFF),
+                env={},
+                changes=("-np 64 → 16", "-cram 0", "-ctxcp 0"),
+                costs=(Cost.PROMPT_REUSE, Cost.CONCURRENCY),
+                verified=True,
+                skipped=(),
+                worst_case=WorstCase(planned=LIMIT - mib(268), limit=LIMIT, fits=True),
+                trial=9,
+                requests=proof.requests,
+                headroom=proof.headroom,
+                steps=proof.steps,
             ),
-            Slope(component=Component.COMPUTE, per="slot", bytes=mib(3.98), method=Method.MEASURED),
-            Slope(
-                component=Component.CHECKPOINTS,
-                per="request",
-                bytes=mib(62.8),
-                method=Method.MEASURED,
-                note="up to 32 a slot, outside --cache-ram",
-            ),
-        ),
-        recommendation=Recommendation(
-            argv=(ENGINE, "-m", MODEL, "-c", "4096", "-np", "16", "--no-warmup", *_CACHES_OFF),
-            env={},
-            changes=("-np 64 → 16", "-cram 0", "-ctxcp 0"),
-            costs=(Cost.PROMPT_REUSE, Cost.CONCURRENCY),
-            verified=True,
-            skipped=(),
-            worst_case=WorstCase(planned=LIMIT - mib(268), limit=LIMIT, fits=True),
-            trial=9,
-            requests=proof.requests,
-            headroom=proof.headroom,
-            steps=proof.steps,
-        ),
-        not_tried=("-ub (speed)", "quantised KV (quality; does not shrink RS)"),
-        notes=("This limit counts thread arenas; address space is not RAM.",),
-        complete=True,
-        launches=9,
-        seconds=93.6,
+            not_tried=("-ub (speed)", "quantised KV (quality; does not shrink RS)"),
+            notes=("This limit counts thread arenas; address space is not RAM.",),
+            complete=True,
+            launches=9,
+            seconds=93.6,
+        )
     )
 
 
@@ -632,22 +639,24 @@ def example_explanations() -> Explanations:
 def example_verification() -> Verification:
     """The recommended command under the full load; one step could not be done."""
     trial = example_trials()[-1]
-    return Verification(
-        id="veri-81b0d4",
-        target="http://127.0.0.1:43117",
-        verified=False,
-        steps=trial.steps,
-        skipped=("restore from the prompt cache: it is off (-cram 0)",),
-        requests=trial.requests,
-        failure=None,
-        peak=trial.peak,
-        headroom=trial.headroom,
-        growth_per_request=trial.growth_per_request,
-        speed=trial.speed,
-        trial=trial,
-        baseline=example_baseline(),
-        notes=(),
-        seconds=24.5,
+    return completed(
+        Verification(
+            id="veri-81b0d4",
+            target="http://127.0.0.1:43117",
+            verified=False,
+            steps=trial.steps,
+            skipped=("restore from the prompt cache: it is off (-cram 0)",),
+            requests=trial.requests,
+            failure=None,
+            peak=trial.peak,
+            headroom=trial.headroom,
+            growth_per_request=trial.growth_per_request,
+            speed=trial.speed,
+            trial=trial,
+            baseline=example_baseline(),
+            notes=(),
+            seconds=24.5,
+        )
     )
 
 

@@ -22,7 +22,6 @@ from arriero.gguf import Header, MemoryClass, Shape, read_header, write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.machine import Pool
 from arriero.memory import Planner, parse_pools
-from arriero.memory.pools import short
 from arriero.record import (
     Advice,
     EngineRecord,
@@ -35,6 +34,7 @@ from arriero.record import (
     PlanNote,
     PlanPool,
 )
+from arriero.record.older import completed
 from tests.examples import ENGINE, MIB, mib
 from tests.report.variants import HOSTILE, with_
 
@@ -109,7 +109,7 @@ def reaching(doc: Plan, header: Header, pools: str) -> Plan:
         most, over = None, None
         for tokens in (2**power * slots for power in range(8, 18)):
             then = planned(header, name, f"-c {tokens} -np {slots} -cram 0 -ctxcp 0", pools)
-            lacking = [pool for pool in then.pools if short(pool)]
+            lacking = [pool for pool in then.pools if pool.is_short]
             if lacking:
                 over = lacking[0].name
                 break
@@ -179,105 +179,107 @@ def example() -> Plan:
             **more,  # type: ignore[arg-type]  # a table of literals
         )
 
-    return Plan(
-        id="plan-9b1e44",
-        model=ModelRecord(
-            path=model,
-            arch="qwen35",
-            name="27b-hybrid",
-            memory_class=MemoryClass.HYBRID,
-            n_layer=64,
-            n_recurrent_layer=48,
-            n_ctx_train=262144,
-            n_vocab=248320,
-            file_bytes=mib(16310),
-        ),
-        argv=argv,
-        context=PlanContext(
-            n_ctx=131072,
-            n_ctx_seq=131072,
-            n_seq_max=4,
-            kv_unified=True,
-            n_rs_seq=0,
-            n_ubatch=512,
-            asked=131072,
-        ),
-        buffers=buffers,
-        pools=(
-            PlanPool(
-                name="host",
-                devices=("host",),
-                total=mib(31900),
-                free=mib(31169),
-                limited_by="MemAvailable",
-                planned=host,
-                at_start=start,
-                margin=mib(935),
-                headroom=mib(31169) - host,
-                fits=True,
-                starts=True,
-                outgrows=False,
-                surely=start,
+    return completed(
+        Plan(
+            id="plan-9b1e44",
+            model=ModelRecord(
+                path=model,
+                arch="qwen35",
+                name="27b-hybrid",
+                memory_class=MemoryClass.HYBRID,
+                n_layer=64,
+                n_recurrent_layer=48,
+                n_ctx_train=262144,
+                n_vocab=248320,
+                file_bytes=mib(16310),
             ),
-            PlanPool(
-                name="CUDA0",
-                devices=("CUDA0",),
-                total=mib(24124),
-                free=mib(23755),
-                limited_by="memory of NVIDIA GeForce RTX 3090",
-                planned=card,
-                at_start=card,
-                margin=mib(1024),
-                headroom=mib(23755) - card,
-                fits=False,
-                starts=False,
-                surely=card,
+            argv=argv,
+            context=PlanContext(
+                n_ctx=131072,
+                n_ctx_seq=131072,
+                n_seq_max=4,
+                kv_unified=True,
+                n_rs_seq=0,
+                n_ubatch=512,
+                asked=131072,
             ),
-        ),
-        fits=False,
-        starts=False,
-        advice=(
-            advice("-np 1", Cost.CONCURRENCY, -1044, (*argv, "-np", "1"), fits=False),
-            advice(
-                "-np 1 -c 98304",
-                Cost.CONTEXT,
-                1004,
-                (*argv[:3], *small),
-                fits=None,
-                recommended=True,
+            buffers=buffers,
+            pools=(
+                PlanPool(
+                    name="host",
+                    devices=("host",),
+                    total=mib(31900),
+                    free=mib(31169),
+                    limited_by="MemAvailable",
+                    planned=host,
+                    at_start=start,
+                    margin=mib(935),
+                    headroom=mib(31169) - host,
+                    fits=True,
+                    starts=True,
+                    outgrows=False,
+                    surely=start,
+                ),
+                PlanPool(
+                    name="CUDA0",
+                    devices=("CUDA0",),
+                    total=mib(24124),
+                    free=mib(23755),
+                    limited_by="memory of NVIDIA GeForce RTX 3090",
+                    planned=card,
+                    at_start=card,
+                    margin=mib(1024),
+                    headroom=mib(23755) - card,
+                    fits=False,
+                    starts=False,
+                    surely=card,
+                ),
             ),
-            advice(
-                "-ctk q8_0 -ctv q8_0",
-                Cost.QUALITY,
-                2347,
-                (*argv, "-ctk", "q8_0", "-ctv", "q8_0"),
-                fits=None,
+            fits=False,
+            starts=False,
+            advice=(
+                advice("-np 1", Cost.CONCURRENCY, -1044, (*argv, "-np", "1"), fits=False),
+                advice(
+                    "-np 1 -c 98304",
+                    Cost.CONTEXT,
+                    1004,
+                    (*argv[:3], *small),
+                    fits=None,
+                    recommended=True,
+                ),
+                advice(
+                    "-ctk q8_0 -ctv q8_0",
+                    Cost.QUALITY,
+                    2347,
+                    (*argv, "-ctk", "q8_0", "-ctv", "q8_0"),
+                    fits=None,
+                ),
+                Advice(
+                    change="-ctxcp 8",
+                    cost=Cost.PROMPT_REUSE,
+                    saves=state * 24,
+                    argv=(*argv[:3], *small, "-ctxcp", "8"),
+                    pool="host",
+                    headroom=mib(31169) - host + state * 24,
+                    fits=None,
+                ),
             ),
-            Advice(
-                change="-ctxcp 8",
-                cost=Cost.PROMPT_REUSE,
-                saves=state * 24,
-                argv=(*argv[:3], *small, "-ctxcp", "8"),
-                pool="host",
-                headroom=mib(31169) - host + state * 24,
-                fits=None,
+            notes=(
+                PlanNote(
+                    id="fit",
+                    text="--fit would move layers to the CPU; it does not lower -c: you set it",
+                ),
             ),
-        ),
-        notes=(
-            PlanNote(
-                id="fit",
-                text="--fit would move layers to the CPU; it does not lower -c: you set it",
-            ),
-        ),
-        build=10434,
-        engine=EngineRecord(
-            path=ENGINE,
-            found_by="PATH",
-            version="version: 0.1.0-dev (build 1, commit 7e4c0a9)",
             build=10434,
-            commit="7e4c0a9",
-            backends=("CUDA", "CPU"),
-        ),
+            engine=EngineRecord(
+                path=ENGINE,
+                found_by="PATH",
+                version="version: 0.1.0-dev (build 1, commit 7e4c0a9)",
+                build=10434,
+                commit="7e4c0a9",
+                backends=("CUDA", "CPU"),
+            ),
+        )
     )
 
 
@@ -288,7 +290,7 @@ def hostile() -> Plan:
         full,
         model=with_(full.model, path=HOSTILE, arch=HOSTILE, name=HOSTILE),
         argv=("llama-server", "-m", HOSTILE),
-        buffers=tuple(with_(b, device=HOSTILE, reason=HOSTILE) for b in full.buffers),
+        buffers=tuple(with_(b, device=HOSTILE, reason=HOSTILE, pool=HOSTILE) for b in full.buffers),
         pools=(
             *full.pools,
             with_(
@@ -313,10 +315,10 @@ def hostile() -> Plan:
 def plans() -> dict[str, Plan]:
     """By name: every shape of a plan that a report has to carry."""
     kept = msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Plan])
-    fitting = kept["fits"]
+    fitting = completed(kept["fits"])
     return {
         "example": example(),
-        **kept,
+        **{name: completed(plan) for name, plan in kept.items()},
         "calibrated": with_(
             fitting,
             buffers=tuple(

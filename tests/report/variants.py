@@ -34,6 +34,7 @@ from arriero.record import (
     Verification,
     WorstCase,
 )
+from arriero.record.older import completed
 from tests.examples import (
     ARGV,
     ENGINE,
@@ -72,14 +73,16 @@ def failing(failure: Failure, **as_given: Any) -> Diagnosis:
     """Only the baseline and the command as given, which ended in ``failure``."""
     small, given, *_ = example_trials()
     given = with_(given, failure=failure, secondary=(), notices=(), **as_given)
-    return with_(
-        example_diagnosis(),
-        trials=(small, given),
-        verdict=_verdict(failure),
-        boundary={},
-        slopes=(),
-        recommendation=None,
-        launches=2,
+    return completed(
+        with_(
+            example_diagnosis(),
+            trials=(small, given),
+            verdict=_verdict(failure),
+            boundary={},
+            slopes=(),
+            recommendation=None,
+            launches=2,
+        )
     )
 
 
@@ -359,10 +362,15 @@ def _failure(kind: Kind, text: str, **more: Any) -> Failure:
     return Failure(**{"kind": kind, "text": text, "fatal": True, "line": 40, **more})
 
 
+def _whole(doc: Diagnosis) -> Diagnosis:
+    """With whose memory the devices of each trial are, whatever it was made from."""
+    return completed(with_(doc, trials=tuple(with_(one, on_host=()) for one in doc.trials)))
+
+
 def diagnoses() -> dict[str, Diagnosis]:
     """By name: every shape of a diagnosis that a report has to carry."""
     full = example_diagnosis()
-    return {
+    every = {
         "example": full,
         "interrupted": interrupted(),
         "interrupted at once": interrupted_at_once(),
@@ -427,6 +435,7 @@ def diagnoses() -> dict[str, Diagnosis]:
             requests=Requests(sent=2, ok=1, failed=1),
         ),
     }
+    return {name: _whole(doc) for name, doc in every.items()}
 
 
 def explanations() -> dict[str, Explanation]:
@@ -466,7 +475,7 @@ def explanations() -> dict[str, Explanation]:
 
 def verifications() -> dict[str, Verification]:
     full = example_verification()
-    return {
+    every = {
         "example": full,
         "verified": with_(full, verified=True, skipped=()),
         "url": with_(full, trial=None, baseline=None, headroom=None, growth_per_request=None),
@@ -482,6 +491,7 @@ def verifications() -> dict[str, Verification]:
         ),
         "no steps": with_(full, steps=(), requests=Requests(), notes=(HOSTILE,), target=HOSTILE),
     }
+    return {name: completed(doc) for name, doc in every.items()}
 
 
 __all__ = [

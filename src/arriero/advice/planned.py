@@ -17,7 +17,6 @@ from arriero.launch.caches import DEFAULT_CACHE_MIB
 from arriero.launch.context import context_step
 from arriero.launch.edits import Settings
 from arriero.memory.frontier import WhatIf, lacking
-from arriero.memory.pools import short
 from arriero.record import Advice, Plan, PlanBuffer, PlanPool
 
 _LEAST_UBATCH: Final = 32
@@ -293,7 +292,7 @@ class _Kinds:
         """Saved prompts and checkpoints within what the rest leaves of the host."""
         plan = self._what_if.plan(command)
         pool = _host(plan)
-        if pool is None or pool.headroom is None or not short(pool):
+        if pool is None or pool.headroom is None or not pool.is_short:
             return None
         prompts, kept = (
             [b for b in plan.buffers if b.component is component]

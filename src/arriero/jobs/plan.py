@@ -36,7 +36,6 @@ from arriero.machine.cpu import INSTEAD
 from arriero.memory import DryRuns, Planner
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
-from arriero.memory.pools import short
 from arriero.process import scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, FrontierPoint, HeaderReads, Plan, PlanNote
 from arriero.report.progress import Progress, Silent
@@ -330,7 +329,7 @@ class _Job:
             return msgspec.structs.replace(found, complete=False)
 
     def _advised(self, found: Plan, header: Header, what_if: WhatIf) -> Plan:
-        if any(map(short, found.pools)):
+        if any(pool.is_short for pool in found.pools):
             self._step("looking for what to change", "each change is planned again")
         counsel = advise(self._command, header, what_if)
         notes = found.notes

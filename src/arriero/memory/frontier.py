@@ -14,7 +14,7 @@ from arriero.launch import edits
 from arriero.launch.caches import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.launch.context import PAD, context_step
 from arriero.launch.slots import slots_of
-from arriero.memory.pools import HOST, short
+from arriero.memory.pools import HOST
 from arriero.record import FrontierPoint, Plan, PlanPool
 
 Replan = Callable[[Command], Plan]
@@ -58,7 +58,9 @@ class WhatIf:
         What is unknown (a backend's own pools) speaks against nothing; the margin is there for it.
         """
         found = self.plan(command)
-        if any(note.id == "refused" for note in found.notes) or any(map(short, found.pools)):
+        if any(note.id == "refused" for note in found.notes):
+            return False
+        if any(pool.is_short for pool in found.pools):
             return False
         return self._sure is None or _answered(found)
 
@@ -134,7 +136,7 @@ def _answered(plan: Plan) -> bool:
 
 def lacking(plan: Plan) -> tuple[PlanPool, ...]:
     """The pools without room for the most that is planned and their margin, the worst first."""
-    found = [pool for pool in plan.pools if short(pool)]
+    found = [pool for pool in plan.pools if pool.is_short]
     return tuple(sorted(found, key=lambda pool: (pool.headroom or 0) - pool.margin))
 
 

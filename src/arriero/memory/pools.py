@@ -193,9 +193,13 @@ def _counted(one: PlanGrowth, room: int | None) -> PlanGrowth:
     return msgspec.structs.replace(one, enough=max(0, room) // one.each + 1)
 
 
-def short(pool: PlanPool) -> bool:
-    """Whether the most that is planned leaves less than the margin: something is to be changed."""
-    return pool.usable and pool.headroom is not None and pool.headroom < pool.margin
+def placed(buffers: Sequence[PlanBuffer], pools: Sequence[PlanPool]) -> tuple[PlanBuffer, ...]:
+    """The same lines, each with the pool that holds it."""
+    homes = [pool_of(one.device, pools) for one in buffers]
+    return tuple(
+        msgspec.structs.replace(one, pool=home.name if home else "")
+        for one, home in zip(buffers, homes, strict=True)
+    )
 
 
 def all_fit(pools: Sequence[PlanPool]) -> bool | None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from arriero.base.buffers import HOST
 from arriero.base.words import Component, Cost, Kind, Method
 from arriero.logs.model import Failure
 from arriero.record.baseline import Baseline
@@ -22,6 +23,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     trial: int | None
     """The trial that showed it; null if it was read from a log."""
     failure: Failure
+    on_host: bool = False
+    """Whether the device is the host's memory."""
+
+    @property
+    def memory(self) -> str:
+        """Whose memory it was: ``host``, or the device's own; null is the host."""
+        return HOST if self.device is None or self.on_host else self.device
 
 
 class FailsWith(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from arriero.record.error import ErrorDocument
 from arriero.record.explanation import Explanation, Explanations
 from arriero.record.gotchas import GotchaEntry, Gotchas, Verdicts
 from arriero.record.history import History
+from arriero.record.older import completed
 from arriero.record.plan import Plan
 from arriero.record.run import Run
 from arriero.record.skeleton import SkeletonRecord
@@ -121,7 +122,7 @@ def decode(data: bytes, where: str) -> msgspec.Struct:
             id="record-version",
         )
     try:
-        return msgspec.json.decode(data, type=kind)
+        return completed(msgspec.json.decode(data, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{where} is damaged: {error}", id="record-damaged") from None
 

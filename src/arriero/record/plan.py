@@ -23,6 +23,10 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     n_ubatch: int | None = None
     asked: int | None = None
     """Tokens that the command asks for; null if it leaves them to the model or to ``--fit``."""
+    slots_given: bool = True
+    """Whether the command says how many slots; otherwise the server chose."""
+    checkpoints: int | None = None
+    """The most context checkpoints that a slot keeps; null where that is not known."""
 
 
 class PlanBuffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,8 @@ class PlanBuffer(msgspec.Struct, frozen=True, kw_only=True):
     """Of a bound: bytes that it takes in any case; null where nothing is known from below."""
     grows: bool = False
     """Whether it is filled by what is served, not taken at the start."""
+    pool: str = ""
+    """Name of the pool that holds it; empty where no known pool does."""
 
 
 class PlanGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +101,11 @@ class PlanPool(msgspec.Struct, frozen=True, kw_only=True):
     """The setting that limits it; empty where nothing but its size does."""
     move_with: str = ""
     """The command that moves the knob."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the most that is planned leaves less than the margin: something is to change."""
+        return self.usable and self.headroom is not None and self.headroom < self.margin
 
 
 class PlanNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from arriero.base.buffers import HOST
 from arriero.base.words import TrialOutcome
 from arriero.logs.model import Buffer, Effective, Failure, Notice
 
@@ -91,3 +92,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     valid: bool
     why_invalid: str | None
     log_tail: tuple[str, ...] = ()
+    on_host: tuple[str, ...] = ()
+    """Of the devices that its buffers and its failure name, those that are the host's memory."""
+
+    def memory_of(self, device: str | None) -> str:
+        """Whose memory one of these devices is: ``host``, or the device's own; null is the host."""
+        return HOST if device is None or device in self.on_host else device

@@ -13,7 +13,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ import msgspec
 import psutil
 
 from arriero.base import limits
+from arriero.base.buffers import is_on_host
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
 from arriero.base.words import Evidence, Kind, LimitKind, Phase, TrialOutcome
@@ -32,7 +33,7 @@ from arriero.engine import Engine, compiled_for, is_binary
 from arriero.launch import Serving, serving_of
 from arriero.launch.caches import prompt_cache
 from arriero.logs import LogReader, Sighting
-from arriero.logs.model import Cpu, Failure, Reading
+from arriero.logs.model import Buffer, Cpu, Failure, Reading
 from arriero.machine import cpu_behind, misfit
 from arriero.process import Exit, Limit, MemoryUse, Running, free_port, start
 from arriero.record import Peak, Requests, Sample, Speed, Trial
@@ -378,8 +379,14 @@ class _TrialRun:
                 valid=True,
                 why_invalid=None,
                 log_tail=tuple(self.tail),
+                on_host=_on_host(reading.buffers, failure),
             )
         )
+
+
+def _on_host(buffers: Sequence[Buffer], failure: Failure | None) -> tuple[str, ...]:
+    devices = {buffer.device for buffer in buffers} | {failure.device if failure else None}
+    return tuple(sorted(device for device in devices if device and is_on_host(device)))
 
 
 def _pulse(pid: int, lines: int) -> object:

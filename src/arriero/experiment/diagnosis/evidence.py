@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from arriero.base.buffers import is_on_host
 from arriero.base.words import Component, Evidence, Kind, Method
 from arriero.command import Command
 from arriero.experiment.diagnosis.search import Search
@@ -153,4 +154,5 @@ def verdict_of(failure: Failure, trial: int | None) -> Verdict:
         bytes=failure.bytes,
         trial=trial,
         failure=failure,
+        on_host=failure.device is not None and is_on_host(failure.device),
     )

@@ -25,14 +25,21 @@ from arriero.memory.plan.cuda import cuda_terms
 from arriero.memory.plan.drafting import draft_lines
 from arriero.memory.plan.fitting import with_fit
 from arriero.memory.plan.growth import growth_of
-from arriero.memory.plan.host import host_lines
+from arriero.memory.plan.host import host_lines, kept_checkpoints
 from arriero.memory.plan.inputs import Basis, Inputs, inputs_of
 from arriero.memory.plan.notes import Notes
 from arriero.memory.plan.projector import lines_of_projector
 from arriero.memory.plan.unknown import unknown_lines
 from arriero.memory.plan.weights import weight_lines
 from arriero.memory.plan.workspace import workspace_lines
-from arriero.memory.pools import all_fit, all_start, any_outgrows, planned_pools, pool_of
+from arriero.memory.pools import (
+    all_fit,
+    all_start,
+    any_outgrows,
+    placed,
+    planned_pools,
+    pool_of,
+)
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanPool
 
 _SPREAD: Final = frozenset({Component.WEIGHTS, Component.KV, Component.RS})
@@ -78,7 +85,7 @@ def budget(basis: Basis, launch: Launch, reserved: int, answers: Answers | None)
     return Plan(
         model=_model_record(basis.about, inputs),
         context=_context(inputs, context, dry),
-        buffers=tuple(lines),
+        buffers=placed(lines, pools),
         pools=pools,
         fits=None if fits and lacking is None else fits,
         starts=False if refusing else all_start(pools),
@@ -209,6 +216,7 @@ def _context(
 ) -> PlanContext | None:
     """The context that the engine will make, as it says itself or by its rules."""
     unified, asked = inputs.params.kv_unified, inputs.launch.context_asked or None
+    given, kept = inputs.launch.slots.given, kept_checkpoints(inputs.launch)
     if dry is not None:
         return PlanContext(
             n_ctx=dry.n_ctx,
@@ -218,6 +226,8 @@ def _context(
             n_rs_seq=dry.n_rs_seq,
             n_ubatch=dry.n_ubatch,
             asked=asked,
+            slots_given=given,
+            checkpoints=kept,
         )
     if context is None:
         return None
@@ -230,4 +240,6 @@ def _context(
         n_rs_seq=eff.n_rs_seq,
         n_ubatch=eff.n_ubatch,
         asked=asked,
+        slots_given=given,
+        checkpoints=kept,
     )

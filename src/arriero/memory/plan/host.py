@@ -8,6 +8,7 @@ from typing import Final
 from arriero.base.sizes import human
 from arriero.base.words import Component, Method
 from arriero.engine.oracle import DryRun
+from arriero.launch import Launch
 from arriero.launch.builds import AFTER_10435
 from arriero.launch.params import EngineParams
 from arriero.memory.architectures import Memory
@@ -32,6 +33,11 @@ _CELL: Final = 12
 """Position, number of sequences and sequence of a saved cell."""
 
 
+def kept_checkpoints(launch: Launch) -> int:
+    """The most that a slot keeps: what drafts keeps one more."""
+    return launch.checkpoints + bool(launch.speculation)
+
+
 def host_lines(context: ContextSizes, dry: DryRun | None) -> Iterator[PlanBuffer]:
     """Graph metadata from the start on; saved prompts and checkpoints as serving fills them."""
     inputs, h = context.inputs, context.hparams
@@ -49,7 +55,7 @@ def host_lines(context: ContextSizes, dry: DryRun | None) -> Iterator[PlanBuffer
     elif inputs.launch.cache_ram:
         yield growing(Component.PROMPT_CACHE, CPU, inputs.launch.cache_ram, Method.EXACT)
     each = checkpoint_bytes(h, inputs.params, context.tensors, inputs.rules)
-    kept = inputs.launch.checkpoints + (1 if inputs.launch.speculation else 0)
+    kept = kept_checkpoints(inputs.launch)
     if each and kept:
         method = Method.ESTIMATED if h.memory is Memory.DSV4 else Method.EXACT
         size = each * kept * context.effective.context.n_seq_max

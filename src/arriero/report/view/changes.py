@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arriero.base.words import Cost
-from arriero.memory.pools import short
 from arriero.record import Advice, FrontierPoint, Plan, PlanContext
 from arriero.report.view.text import printable
 from arriero.report.view.words import excess, left
@@ -51,7 +50,7 @@ def fixes_of(doc: Plan) -> tuple[tuple[Fix, ...], tuple[Fix, ...]]:
         )
         for one in doc.advice
     ]
-    if doc.fits is not False and not any(map(short, doc.pools)):
+    if doc.fits is not False and not any(pool.is_short for pool in doc.pools):
         return (), tuple(shown)
     best = next((one.argv for one in doc.advice if one.recommended), ())
     given = {*doc.argv}

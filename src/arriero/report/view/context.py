@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-from arriero.launch.slots import AUTO_SLOTS
 from arriero.record import Plan
 from arriero.report.view import words as say
-
-_SLOTS: Final = ("-np", "--parallel")
 
 
 def context_words(doc: Plan) -> tuple[str, ...]:
@@ -35,8 +31,7 @@ def _context(doc: Plan) -> Iterator[str]:
         rounded = " (a share is rounded up to 256)" if tokens > (context.asked or tokens) else ""
         yield f"{told}: {each} a slot{rounded}"
     else:
-        auto = slots == AUTO_SLOTS and doc.argv and not {*_SLOTS} & {*doc.argv}
-        why = f" (no -np given: the server takes {AUTO_SLOTS})" if auto else ""
+        why = "" if context.slots_given else f" (no -np given: the server takes {slots})"
         yield f"{told}, shared by {slots} slots{why}"
     trained = doc.model.n_ctx_train
     if trained and each > trained:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
+from arriero.base.buffers import HOST
 from arriero.base.sizes import MIB, mib
 from arriero.base.words import Component, Method
-from arriero.launch.caches import DEFAULT_CHECKPOINTS
-from arriero.memory.pools import HOST, pool_of
 from arriero.record import Plan, PlanBuffer, PlanPool
 from arriero.report.view import words as say
 from arriero.report.view.room import about_pool, knob_of, pool_verdict
 from arriero.report.view.text import printable
 from arriero.report.view.words import PLANNED, left
 
-_GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
-"""What grows in plans that do not say so of each line."""
-_CHECKPOINTS: Final = ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints")
 _MEANT: Final = {
     Component.PROMPT_CACHE: "can overshoot while saving",
     Component.CHECKPOINTS: "nothing limits their bytes",
@@ -98,9 +93,8 @@ def contents(doc: Plan) -> tuple[PoolView, ...]:
     """Pools in the order of the document, those that lack room first."""
     found = [_contents(pool, doc) for pool in doc.pools]
     found.sort(key=lambda one: one.fits is not False)
-    homeless = tuple(
-        _share(b, None, doc) for b in doc.buffers if pool_of(b.device, doc.pools) is None
-    )
+    names = {pool.name for pool in doc.pools}
+    homeless = tuple(_share(b, None, doc) for b in doc.buffers if b.pool not in names)
     if homeless:
         found.append(
             PoolView(
@@ -117,8 +111,8 @@ def contents(doc: Plan) -> tuple[PoolView, ...]:
 
 
 def _contents(pool: PlanPool, doc: Plan) -> PoolView:
-    inside = [b for b in doc.buffers if pool_of(b.device, doc.pools) is pool]
-    inside.sort(key=grows)
+    inside = [b for b in doc.buffers if b.pool == pool.name]
+    inside.sort(key=lambda one: one.grows)
     return PoolView(
         title=printable(pool.name),
         about=about_pool(pool),
@@ -128,11 +122,6 @@ def _contents(pool: PlanPool, doc: Plan) -> PoolView:
         fits=pool.fits,
         pool=pool,
     )
-
-
-def grows(buffer: PlanBuffer) -> bool:
-    """Whether it is not taken at the start but filled by what is served."""
-    return buffer.grows or buffer.component in _GROWING
 
 
 def rooms(pools: Sequence[PoolView]) -> str:
@@ -152,9 +141,9 @@ def rooms(pools: Sequence[PoolView]) -> str:
 def _share(buffer: PlanBuffer, pool: PlanPool | None, doc: Plan) -> Share:
     own = pool is not None and buffer.device == ("CPU" if pool.name == HOST else pool.name)
     remark = printable(buffer.reason)
-    if grows(buffer) and buffer.bytes is not None:
+    if buffer.grows and buffer.bytes is not None:
         remark = "; ".join(filter(None, (remark, _MEANT.get(buffer.component, ""))))
-    bound = "up to" if grows(buffer) else "≤" if buffer.upper_bound else ""
+    bound = "up to" if buffer.grows else "≤" if buffer.upper_bound else ""
     return Share(
         name=PLANNED[buffer.component],
         device="" if own else printable(buffer.device),
@@ -184,19 +173,9 @@ def _detail(buffer: PlanBuffer, doc: Plan) -> str:
             return f"{context.n_ctx} tokens"
         case Component.RS | Component.CHECKPOINTS if size % slots == 0:
             each, times = size // slots, [say.count(slots, "slot")]
-            kept = _kept(doc.argv) if buffer.component is Component.CHECKPOINTS else None
+            kept = context.checkpoints if buffer.component is Component.CHECKPOINTS else None
             if kept and each % kept == 0:
                 each, times = each // kept, [str(slots), str(kept)]
             return " × ".join([*times, mib(each)])
         case _:
             return ""
-
-
-def _kept(argv: Sequence[str]) -> int | None:
-    """Checkpoints of one slot; null where a flag adds to them or the command is not known."""
-    if not argv or any(word.startswith(("--spec-", "-md", "--model-draft")) for word in argv):
-        return None
-    said = [value for flag, value in pairwise(argv) if flag in _CHECKPOINTS]
-    if not said:
-        return DEFAULT_CHECKPOINTS
-    return int(said[-1]) if said[-1].isdecimal() else None

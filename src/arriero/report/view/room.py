@@ -37,9 +37,8 @@ def pool_verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
         return f"its size cannot be used: {printable(pool.note) or 'no reason known'}"
     if pool.free is None or pool.headroom is None:
         return f"{excess(pool.planned)} planned; whether there is room is not known"
-    sure = pool.surely or pool.at_start  # plans of before say no more than that it does not fit
-    if pool.fits is False and sure > pool.free:
-        return _too_much(pool, sure - pool.free, pool.free, grown=grown)
+    if pool.fits is False and pool.surely > pool.free:
+        return _too_much(pool, pool.surely - pool.free, pool.free, grown=grown)
     start = pool.free - pool.at_start
     if start < 0:
         return (

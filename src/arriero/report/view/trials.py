@@ -155,12 +155,6 @@ def integer(value: object) -> int | None:
         return None
 
 
-def pool(device: str | None) -> str:
-    """The device whose memory a buffer takes: all host buffer types are the host's."""
-    host = device is None or device.startswith(("CPU", "AMX", "BLAS")) or device.endswith("_Host")
-    return "host" if host or device is None else device
-
-
 def common_env(doc: Diagnosis) -> dict[str, str]:
     """What was set in the engine's environment in every trial."""
     every = [trial.env for trial in doc.trials]
@@ -176,7 +170,7 @@ def component_bytes(trial: Trial, part: Component, device: str | None) -> int | 
     sizes = [
         buffer.bytes
         for buffer in trial.buffers
-        if buffer.component is part and device in (None, pool(buffer.device))
+        if buffer.component is part and device in (None, trial.memory_of(buffer.device))
     ]
     return sum(sizes) if sizes else None
 
@@ -191,7 +185,7 @@ def refused_bytes(trial: Trial) -> int | None:
 
 def trial_size(trial: Trial, part: Component, device: str | None) -> Size:
     failure = trial.failure
-    if failure and failure.component is part and device in (None, pool(failure.device)):
+    if failure and failure.component is part and device in (None, trial.memory_of(failure.device)):
         refused = refused_bytes(trial)
         if refused is not None:
             return Size(bytes=refused, refused=True)
@@ -221,12 +215,12 @@ def _columns(doc: Diagnosis) -> tuple[tuple[Component, ...], str | None]:
     With several devices in play their sizes must not be added up: the device of the verdict is
     shown alone.
     """
-    buffers = [buffer for trial in doc.trials for buffer in trial.buffers]
-    devices = {pool(buffer.device) for buffer in buffers}
-    device = pool(doc.verdict.device) if doc.verdict and len(devices) > 1 else None
+    taken = [(b.component, t.memory_of(b.device)) for t in doc.trials for b in t.buffers]
+    several = len({memory for _, memory in taken}) > 1
+    device = doc.verdict.memory if doc.verdict and several else None
     suspect = doc.verdict.component if doc.verdict else None
     sloped = {slope.component for slope in doc.slopes}
-    present = {b.component for b in buffers if device in (None, pool(b.device))}
+    present = {part for part, memory in taken if device in (None, memory)}
     if suspect and any(refused_bytes(trial) is not None for trial in doc.trials):
         present.add(suspect)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from arriero.base.buffers import HOST
 from arriero.base.sizes import mib
 from arriero.base.words import Component, LimitKind, Role
 from arriero.record import Diagnosis, Trial
@@ -14,7 +15,7 @@ from arriero.report.html.pictures.heading import heading
 from arriero.report.view import words as say
 from arriero.report.view.diagnosis import DiagnosisView
 from arriero.report.view.text import printable
-from arriero.report.view.trials import Row, pool, refused_bytes
+from arriero.report.view.trials import Row, refused_bytes
 
 SHOWN: Final = 24
 """Trials in the first picture; the table below it has all of them."""
@@ -25,8 +26,10 @@ def memory(facts: DiagnosisView) -> list[Markup]:
     doc = facts.doc
     telling = sorted(facts.table.rows, key=lambda row: (row.weight, row.n))[:SHOWN]
     rows = [row for row in facts.table.rows if row in telling]
-    devices = dict.fromkeys(pool(buffer.device) for trial in doc.trials for buffer in trial.buffers)
-    refusers = {pool(trial.failure.device) for trial in doc.trials if trial.failure}
+    devices = dict.fromkeys(
+        trial.memory_of(buffer.device) for trial in doc.trials for buffer in trial.buffers
+    )
+    refusers = {trial.memory_of(trial.failure.device) for trial in doc.trials if trial.failure}
     ordered = sorted(devices, key=lambda name: (name not in refusers, name))
     return [_stack(doc, rows, device, len(facts.table.rows) - len(rows)) for device in ordered]
 
@@ -34,7 +37,7 @@ def memory(facts: DiagnosisView) -> list[Markup]:
 def _bound(doc: Diagnosis, device: str) -> tuple[int, str] | None:
     """The line that the bars must stay left of, and its name."""
     limit = doc.baseline.limit
-    if device == "host":
+    if device == HOST:
         return (limit.bytes, say.limit(limit)) if limit else None
     for known in doc.baseline.devices:
         if known.name == device and known.total:
@@ -43,7 +46,7 @@ def _bound(doc: Diagnosis, device: str) -> tuple[int, str] | None:
 
 
 def _peak(doc: Diagnosis, trial: Trial, device: str) -> int | None:
-    if device != "host":
+    if device != HOST:
         return trial.peak.device.get(device)
     limit = doc.baseline.limit
     if limit is None:
@@ -59,7 +62,7 @@ def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool
     """Name, component, bytes and whether it was refused, in the engine's order."""
     sizes: dict[tuple[Component, Role], int] = {}
     for buffer in trial.buffers:
-        if pool(buffer.device) == device:
+        if trial.memory_of(buffer.device) == device:
             key = (buffer.component, buffer.role)
             sizes[key] = sizes.get(key, 0) + buffer.bytes
     segments = [
@@ -73,7 +76,8 @@ def _segments(trial: Trial, device: str) -> list[tuple[str, Component, int, bool
     ]
     refused = refused_bytes(trial)
     failure = trial.failure
-    if refused is not None and failure and failure.component and pool(failure.device) == device:
+    here = failure is not None and trial.memory_of(failure.device) == device
+    if refused is not None and failure and failure.component and here:
         segments = [segment for segment in segments if segment[1] is not failure.component]
         segments.append((say.SHORT[failure.component], failure.component, refused, True))
     return segments
@@ -123,7 +127,7 @@ def _values(doc: Diagnosis, row: Row, device: str) -> str:
 
 
 def _peak_name(doc: Diagnosis, device: str) -> str:
-    if device != "host":
+    if device != HOST:
         return "peak"
     limit = doc.baseline.limit
     return f"peak {say.LIMIT_KINDS[limit.kind]}" if limit else "peak anonymous memory"

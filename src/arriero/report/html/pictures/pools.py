@@ -11,7 +11,7 @@ from arriero.report.html.pictures import drawing as draw
 from arriero.report.html.pictures.drawing import word
 from arriero.report.view import words as say
 from arriero.report.view.plan import PlanView
-from arriero.report.view.pools import PoolView, Share, grows
+from arriero.report.view.pools import PoolView, Share
 from arriero.report.view.words import left
 
 _LETTER: Final = 1.8
@@ -51,7 +51,7 @@ def pools(facts: PlanView) -> list[Markup]:
 
 
 def _hatch(share: Share) -> str:
-    if grows(share.buffer):
+    if share.buffer.grows:
         return "grows"
     method = share.buffer.method
     return method.value if method in (Method.ESTIMATED, Method.CALIBRATED) else ""
