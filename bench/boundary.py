@@ -154,7 +154,7 @@ def measure(name: str, rung: Rung, directory: Path) -> bool:
     began = time.monotonic()
     found = diagnose.diagnose(
         words,
-        diagnose.Options(engine=str(wrapper), limit=limit),
+        diagnose.DiagnoseOptions(engine=str(wrapper), limit=limit),
         store=Store(directory / "home"),
         environ=dict(os.environ),
     )

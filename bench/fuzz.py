@@ -41,7 +41,7 @@ from arriero.base.errors import ArrieroError, NotFoundError
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.gguf import Header, read_source
 from arriero.gguf.skeleton import neutral, write_header
-from arriero.jobs.check import Options, check_command
+from arriero.jobs.check import CheckOptions, check
 from arriero.jobs.skeleton import shrunk
 from arriero.memory import Planner, parse_pools
 
@@ -657,8 +657,8 @@ def checked(case: Case) -> None:
             os.truncate(path, max(min(size, 1 << 40), len(data)))
         first = Path(next(iter(case.files))).name
         words = ["llama-server", "-m", first, *case.command.words[3:]]
-        options = Options(budget=parse_pools(case.pools), assume_build=case.build or 10434)
-        check_command(words, options, environ={}, cwd=place)
+        options = CheckOptions(budget=parse_pools(case.pools), assume_build=case.build or 10434)
+        check(words, options, environ={}, cwd=place)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from typing import Final
 
 from arriero.base.errors import ArrieroError
 from arriero.base.paste import is_hidden
-from arriero.jobs.check import Options, check_file, fixed_lines
+from arriero.jobs.check import CheckOptions, check_file, fixed_lines
 from arriero.memory import parse_pools
 
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests"
@@ -108,7 +108,7 @@ def run(number: int, place: Path) -> str:
     name, text = case_of(number)
     path = place / name
     path.write_text(text, "utf-8", errors="replace", newline="")
-    options = Options(budget=parse_pools("host=16GiB,CUDA0=24GiB"), assume_build=10434)
+    options = CheckOptions(budget=parse_pools("host=16GiB,CUDA0=24GiB"), assume_build=10434)
     try:
         document = check_file(path, options, cwd=place)
     except ArrieroError as error:

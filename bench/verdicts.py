@@ -34,9 +34,11 @@ UNTIL_VERDICT = 3
 
 
 def run(engine: Path, model: Path, home: Path, *, whole: bool) -> Diagnosis:
-    options = diagnose.Options(engine=str(engine), limit=LIMIT)
+    options = diagnose.DiagnoseOptions(engine=str(engine), limit=LIMIT)
     if not whole:
-        options = diagnose.Options(engine=str(engine), limit=LIMIT, max_launches=UNTIL_VERDICT)
+        options = diagnose.DiagnoseOptions(
+            engine=str(engine), limit=LIMIT, max_launches=UNTIL_VERDICT
+        )
     words = ["llama-server", "-m", str(model), *FLAGS]
     return diagnose.diagnose(words, options, store=Store(home), environ=os.environ)
 

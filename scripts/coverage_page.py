@@ -101,11 +101,11 @@ class Desk:
         budget = parse_pools(one.get("budget", _USUAL))
         build = one.get("build", 10434)
         if "check" in one:
-            options = check.Options(budget=budget, assume_build=build)
+            options = check.CheckOptions(budget=budget, assume_build=build)
             environ = one.get("env", {})
-            document = check.check_command(words, options, environ=environ, cwd=self._directory)
+            document = check.check(words, options, environ=environ, cwd=self._directory)
             return of_check(document, one)
-        plans = plan.Options(budget=budget, assume_build=build)
+        plans = plan.PlanOptions(budget=budget, assume_build=build)
         return of_plan(plan.plan(words, plans, store=self._store, environ=one.get("env", {})), one)
 
     def _words(self, text: str, one: Mapping[str, Any]) -> list[str]:

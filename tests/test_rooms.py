@@ -61,6 +61,7 @@ def test_a_package_has_the_names_of_its_stub(stub: Path) -> None:
     for name, module in homes.items():
         # a name that is also a module's would be either, by what was loaded before
         assert not stub.with_name(f"{name}.py").exists()
+        assert not stub.with_name(name).exists()
         home = importlib.import_module(f"{room}.{module}")
         assert getattr(package, name) is getattr(home, name)
     with pytest.raises(AttributeError, match="nothing"):

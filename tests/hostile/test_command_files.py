@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from arriero.base.errors import ArrieroError
-from arriero.jobs.check import Options, check_file, fixed_lines
+from arriero.jobs.check import CheckOptions, check_file, fixed_lines
 
 FUZZ = Path(__file__).parents[2] / "bench" / "fuzz_files.py"
 
@@ -64,7 +64,7 @@ def test_a_command_that_hardly_is_one(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.sh"
     path.write_text(f"{text}\n")
     try:
-        lines = fixed_lines(check_file(path, Options(assume_build=10434), cwd=tmp_path))
+        lines = fixed_lines(check_file(path, CheckOptions(assume_build=10434), cwd=tmp_path))
     except ArrieroError:
         return
     assert all(lines)

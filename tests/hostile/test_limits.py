@@ -20,7 +20,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.gguf import describe, open_model, read_header, read_source
 from arriero.gguf.skeleton import neutral, write_header
 from arriero.jobs import explain
-from arriero.jobs.verify import Options, verify_url
+from arriero.jobs.verify import VerifyOptions, verify_url
 from arriero.launch import serving_of
 from arriero.record import read_document
 from arriero.store import Store
@@ -182,7 +182,7 @@ class TestAPipeThatNobodyWritesTo:
     def test_as_a_log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(explain, "WRITER_SECONDS", 0.05)
         with pytest.raises(UsageError, match="nobody wrote to this pipe"):
-            explain.explain_file(pipe(tmp_path))
+            explain.explain(pipe(tmp_path))
 
     def test_as_a_model(self, tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="not a regular file"):
@@ -208,14 +208,14 @@ def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(tmp_path: Path) -> No
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert explain.explain_file(path).outcome == "started"
+    assert explain.explain(path).outcome == "started"
     writer.join()
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero here")
 def test_a_device_without_an_end_is_no_log() -> None:
     with pytest.raises(UsageError, match="a device, not a log"):
-        explain.explain_file(Path("/dev/zero"))
+        explain.explain(Path("/dev/zero"))
     with Path("/dev/zero").open("rb") as file, pytest.raises(UsageError, match="standard input"):
         explain.explain_stream(file, "-")
 
@@ -233,7 +233,7 @@ def odd(path: str, answer: Callable[[Handler], None]) -> Iterator[Site]:
 
 def verified(url: str, home: Path) -> ArrieroError:
     with pytest.raises(ArrieroError) as caught:
-        verify_url(url, Options(), store=Store(home))
+        verify_url(url, VerifyOptions(), store=Store(home))
     return caught.value
 
 

@@ -449,8 +449,8 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
     script.write_text("\n".join([*map("# {}".format, SECRET_LINES), shlex.join(words)]))
     outputs = []
     for document in (
-        check.check_command(words, check.Options(assume_build=10434)),
-        check.check_file(script, check.Options(assume_build=10434)),
+        check.check(words, check.CheckOptions(assume_build=10434)),
+        check.check_file(script, check.CheckOptions(assume_build=10434)),
     ):
         outputs += [encode(document).decode(), terminal(document, **screen_options())]
         outputs += check.fixed_lines(document)
@@ -462,7 +462,7 @@ def test_no_secret_of_a_command_is_printed(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("\n".join(TOKENS))
     words[words.index("--api-key-file") + 1] = str(keys)
-    planned = plan.plan(words, plan.Options(assume_build=10434), store=Store(tmp_path / "home"))
+    planned = plan.plan(words, plan.PlanOptions(assume_build=10434), store=Store(tmp_path / "home"))
     outputs += [encode(planned).decode(), terminal(planned, **screen_options())]
     for output in outputs:
         assert found(ALL_SECRETS, output) == []

@@ -16,13 +16,13 @@ from arriero.base.errors import NotFoundError, UsageError
 from arriero.engine import find_engine
 from arriero.gguf import write_model
 from arriero.gguf.presets import LADDER_HYBRID, tiny
-from arriero.jobs.check import Options, check_command, check_file, fixed_lines, worst
+from arriero.jobs.check import CheckOptions, check, check_file, fixed_lines, worst
 from arriero.memory import parse_pools
 from arriero.record import Check, Checks, Finding, decode, encode
 from tests.provoked.provoking import worker
 
 INPUTS = Path(__file__).parent.parent / "command" / "data" / "inputs"
-BUILD = Options(assume_build=10434)
+BUILD = CheckOptions(assume_build=10434)
 
 
 @pytest.fixture(autouse=True)
@@ -51,22 +51,22 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nothing_starts")
 def test_the_two_original_cases_without_an_engine(tmp_path: Path) -> None:
     hybrid = write_model(tmp_path / "h.gguf", LADDER_HYBRID, weights="zeros")
-    budget = Options(assume_build=10434, budget=parse_pools("host=3GiB"))
-    first = check_command(["llama-server", "-m", str(hybrid), "-c", "65536", "-np", "64"], budget)
+    budget = CheckOptions(assume_build=10434, budget=parse_pools("host=3GiB"))
+    first = check(["llama-server", "-m", str(hybrid), "-c", "65536", "-np", "64"], budget)
     finding = one(first, "rs-alloc-slots")
     assert (finding.severity, finding.applies) == ("error", "yes")
     assert finding.fixed_argv == ("llama-server", "-m", str(hybrid), "-c", "65536", "-np", "16")
     assert first.fixed_argv is not None
     assert {f.id for f in first.later} <= {f.id for f in first.findings}, "of the same gotcha"
     assert "checkpoints" in first.later[0].because
-    again = check_command(first.fixed_argv, budget)
+    again = check(first.fixed_argv, budget)
     assert (errors(again), again.fixed_argv) == ([], None)
 
     words = (
         "llama-server -m M --rpc 127.0.0.1:50052,127.0.0.1:50053 --tensor-split 45,40,15 -ngl 999"
         " --split-mode layer -fit off -c 65536"
     )
-    second = check_command(words.split(), BUILD)
+    second = check(words.split(), BUILD)
     finding = one(second, "rpc-prompt-cache-abort")
     assert (finding.severity, finding.applies, finding.status) == ("warning", "maybe", "reproduced")
     assert finding.missing
@@ -76,7 +76,7 @@ def test_the_two_original_cases_without_an_engine(tmp_path: Path) -> None:
 
 
 def test_the_document_is_that_of_the_contract() -> None:
-    found = check_command(["llama-server", "-m", "M", "-fa", "--jinja", "--nope"], BUILD)
+    found = check(["llama-server", "-m", "M", "-fa", "--jinja", "--nope"], BUILD)
     assert decode(encode(found), "a test") == found
     document = json.loads(encode(found))
     assert list(document)[:3] == ["schema", "argv", "findings"]
@@ -86,7 +86,7 @@ def test_the_document_is_that_of_the_contract() -> None:
         "where",
     } <= set(document["findings"][0])  # fmt: skip
     assert worst(found) == "error"
-    assert worst(check_command(["llama-server", "-m", "M"], BUILD)) in (None, "info")
+    assert worst(check(["llama-server", "-m", "M"], BUILD)) in (None, "info")
 
 
 @pytest.mark.usefixtures("nothing_starts")
@@ -122,7 +122,7 @@ def test_each_form_of_file(name: str, text: str, line: int, tmp_path: Path) -> N
 
 
 def test_words_are_mended_before_what_they_lead_to() -> None:
-    found = check_command(["llama-server", "-m", "M", "-c", "64k", "--parallell", "4"], BUILD)
+    found = check(["llama-server", "-m", "M", "-c", "64k", "--parallell", "4"], BUILD)
     assert fixed_lines(found) == ("llama-server -m M -c 65536 --parallel 4",)
 
 
@@ -135,7 +135,7 @@ def test_a_file_does_not_see_this_environment(
     found = check_file(path, BUILD)
     assert isinstance(found, Check)
     assert "open-without-key" not in {f.id for f in found.findings}
-    assert one(check_command(["llama-server", "-m", "m.gguf"], BUILD), "open-without-key")
+    assert one(check(["llama-server", "-m", "m.gguf"], BUILD), "open-without-key")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a script that marks that it ran")
@@ -145,9 +145,9 @@ def test_what_a_file_names_is_never_started(tmp_path: Path) -> None:
     evil.chmod(0o755)
     path = tmp_path / "a.sh"
     path.write_text(f"PATH={tmp_path} LD_PRELOAD={evil} ARRIERO_ENGINE={evil} {evil} -m m.gguf\n")
-    check_file(path, Options(), cwd=tmp_path)
+    check_file(path, CheckOptions(), cwd=tmp_path)
     assert not marker.exists()
-    check_command([str(evil), "-m", "m.gguf"], Options(), cwd=tmp_path)
+    check([str(evil), "-m", "m.gguf"], CheckOptions(), cwd=tmp_path)
     assert marker.exists(), "what the user typed is asked for its version"
 
 
@@ -163,7 +163,7 @@ def test_no_secret_comes_out() -> None:
         "-fa",
         "--jinja",
     ]
-    found = check_command(words, BUILD, environ={"HF_TOKEN": "hf_abcdefghijklmnopqrstu"})
+    found = check(words, BUILD, environ={"HF_TOKEN": "hf_abcdefghijklmnopqrstu"})
     for text in (encode(found).decode(), *fixed_lines(found)):
         assert "very-secret" not in text
         assert "hf_abc" not in text
@@ -171,13 +171,13 @@ def test_no_secret_comes_out() -> None:
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no-such-engine"):
-        check_command(["llama-server", "-m", "M"], Options(engine="no-such-engine"))
+        check(["llama-server", "-m", "M"], CheckOptions(engine="no-such-engine"))
     with pytest.raises(NotFoundError):
         check_file(tmp_path / "nothing.sh", BUILD)
     for words in ([], [""]):
         with pytest.raises(UsageError):
-            check_command(words, BUILD)
-    found = check_command(["/nowhere/llama-server", "-m", "M", "--nope"], Options())
+            check(words, BUILD)
+    found = check(["/nowhere/llama-server", "-m", "M", "--nope"], CheckOptions())
     assert found.build is None
     finding = one(found, "flag-unknown")
     assert (finding.applies, finding.severity) == ("maybe", "warning")
@@ -192,7 +192,7 @@ def test_with_an_engine(
     model = write_model(tmp_path / "m.gguf", tiny("llama"))
     engine = str(engine_path(build))
     words = ["llama-server", "-m", str(model), "-lm", "none", "-np", "1"]
-    found = check_command(words, Options(engine=engine))
+    found = check(words, CheckOptions(engine=engine))
     assert found.build == build
     assert found.engine is not None
     assert [f.id for f in errors(found)] == ([] if knows else ["flag-renamed"])
@@ -240,7 +240,7 @@ def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> Non
     assert isinstance(written, Check)
     environ = {"LLAMA_ARG_N_PARALLEL": "64", "LLAMA_ARG_CTX_SIZE": "1"}
     for words in ([typed], shlex.split(typed)):
-        found = check_command(words, BUILD, environ=environ)
+        found = check(words, BUILD, environ=environ)
         assert shlex.join(found.argv) == BEHIND[typed]
         assert "4 slots share -c 4096" in one(found, "slot-context-share").because
         assert [(f.id, f.because) for f in found.findings] == [
@@ -264,12 +264,12 @@ def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> Non
 )
 def test_what_starts_no_one_server_is_refused(typed: str) -> None:
     with pytest.raises(UsageError, match=r"cannot (work|look) through"):
-        check_command(shlex.split(typed), BUILD)
+        check(shlex.split(typed), BUILD)
 
 
 def test_keys_that_a_container_is_given_are_told_nobody() -> None:
     typed = "docker run -e LLAMA_API_KEY=tr0ub4dor3 x/llama.cpp:server -m x --alias tr0ub4dor3"
-    assert b"tr0ub4dor3" not in encode(check_command(typed.split(), BUILD))
+    assert b"tr0ub4dor3" not in encode(check(typed.split(), BUILD))
 
 
 @pytest.mark.engine
@@ -286,8 +286,8 @@ def test_workers_are_contacted_only_if_asked(
     words = ["llama-server", "-m", "M", "--rpc", "127.0.0.1:1"]
     engine = str(engine_path(10434))
     environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}
-    check_command(words, Options(engine=engine), environ=environ)
-    check_command(words, Options(engine=engine, probe=True), environ=environ)
+    check(words, CheckOptions(engine=engine), environ=environ)
+    check(words, CheckOptions(engine=engine, probe=True), environ=environ)
     assert asked == [(), ("127.0.0.1:1",)]
 
 
@@ -295,10 +295,10 @@ def test_workers_are_contacted_only_if_asked(
 def test_a_worker_of_another_build(engine_path: Callable[[int], Path], tmp_path: Path) -> None:
     other = find_engine(None, option=str(engine_path(10068)), environ={"PATH": ""}, cwd=tmp_path)
     environ = {**os.environ, "GGML_VK_VISIBLE_DEVICES": "99"}
-    options = Options(engine=str(engine_path(10434)), probe=True)
+    options = CheckOptions(engine=str(engine_path(10434)), probe=True)
     with worker(other) as (endpoint, _):
         words = ["llama-server", "-m", "M", "--rpc", endpoint]
-        found = check_command(words, options, environ=environ)
+        found = check(words, options, environ=environ)
     assert one(found, "rpc-version-skew").because.startswith(f"{endpoint} speaks version 4.")
     assert found.fixed_argv == ("llama-server", "-m", "M")
     assert "rpc-worker-unused" not in {f.id for f in found.findings}
@@ -309,10 +309,10 @@ def test_the_models_preset_that_a_command_names(typed: str, tmp_path: Path) -> N
     path = tmp_path / typed
     path.parent.mkdir(exist_ok=True)
     path.write_text("[a]\nmodel = a.gguf\n  ctx-size = 4096\n")
-    options = Options(assume_build=10434)
+    options = CheckOptions(assume_build=10434)
 
     def found(words: list[str]) -> Check:
-        return check_command(words, options, environ={}, cwd=tmp_path)
+        return check(words, options, environ={}, cwd=tmp_path)
 
     words = ["llama-server", "--models-preset", typed, "--models-max", "1"]
     (error,) = errors(found(words))
@@ -339,6 +339,6 @@ def test_the_image_of_a_unit_is_kept(tmp_path: Path) -> None:
     path.write_text(
         "[Service]\nExecStart=/bin/docker run -p 80:80 x/llama.cpp:server \\\n  -m a.gguf -fa\n"
     )
-    found = check_file(path, Options(assume_build=10434))
+    found = check_file(path, CheckOptions(assume_build=10434))
     (line,) = fixed_lines(found)
     assert line == "/bin/docker run -p 80:80 x/llama.cpp:server -m a.gguf -fa on"

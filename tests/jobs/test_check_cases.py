@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arriero.jobs.check import Options, check_command, check_file
+from arriero.jobs.check import CheckOptions, check, check_file
 from arriero.record import Check, Checks
 
 CASES = Path(__file__).parent / "data" / "cases"
@@ -22,7 +22,7 @@ def read(
     monkeypatch.setenv("ARRIERO_ENGINE", str(engine_path(10434)))
 
     def found(name: str) -> list[Check]:
-        document = check_file(CASES / name, Options(), cwd=tmp_path)
+        document = check_file(CASES / name, CheckOptions(), cwd=tmp_path)
         return list(document.checks) if isinstance(document, Checks) else [document]
 
     return found
@@ -118,10 +118,10 @@ def test_a_fork_is_named(
     typed: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ARRIERO_HOME", str(tmp_path))
-    check = check_command(typed.split(), Options(), environ=dict(os.environ), cwd=tmp_path)
-    assert any(name in note for note in check.notes)
-    assert not ids(check, "error")
-    assert check.fixed_argv is None
+    found = check(typed.split(), CheckOptions(), environ=dict(os.environ), cwd=tmp_path)
+    assert any(name in note for note in found.notes)
+    assert not ids(found, "error")
+    assert found.fixed_argv is None
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_behind_an_unknown_program(
     typed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ARRIERO_HOME", str(tmp_path))
-    check = check_command(typed.split(), Options(), environ=dict(os.environ), cwd=tmp_path)
-    (finding,) = [f for f in check.findings if f.id == "flag-value"]
+    found = check(typed.split(), CheckOptions(), environ=dict(os.environ), cwd=tmp_path)
+    (finding,) = [f for f in found.findings if f.id == "flag-value"]
     assert (finding.severity, finding.applies) == ("warning", "maybe")

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from arriero.base.errors import ArrieroError
-from arriero.jobs.check import Options, check_file
+from arriero.jobs.check import CheckOptions, check_file
 from arriero.record import Check, Checks
 
 DATA = Path(__file__).parent / "data" / "found"
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads(
     (DATA / "expected.toml").read_text(encoding="utf-8")
 )
-AS_10434 = Options(assume_build=10434)
+AS_10434 = CheckOptions(assume_build=10434)
 
 
 def checks(found: Check | Checks) -> tuple[Check, ...]:
     return found.checks if isinstance(found, Checks) else (found,)
 
 
-def compare(name: str, options: Options) -> None:
+def compare(name: str, options: CheckOptions) -> None:
     want = EXPECTED[name]
     if not want["commands"]:
         with pytest.raises(ArrieroError) as refused:
@@ -65,4 +65,4 @@ def test_an_engine_at_hand_is_not_that_of_the_file(
     (tmp_path / "llama-server").symlink_to(engine_path(10434))
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     for name in EXPECTED:
-        compare(name, Options())
+        compare(name, CheckOptions())

@@ -62,7 +62,7 @@ def _is_named(failure: Failure | None) -> None:
 
 
 def test_diagnose_stops_after_one_launch(words: tuple[str, ...], store: Store) -> None:
-    found = diagnose.diagnose(words, diagnose.Options(), store=store)
+    found = diagnose.diagnose(words, diagnose.DiagnoseOptions(), store=store)
     assert (found.launches, found.complete) == (1, True)
     assert found.verdict is not None
     _is_named(found.verdict.failure)
@@ -71,15 +71,15 @@ def test_diagnose_stops_after_one_launch(words: tuple[str, ...], store: Store) -
 
 
 def test_others_know_it_before_a_start(words: tuple[str, ...], store: Store) -> None:
-    verified = verify.verify_command(words, verify.Options(), store=store)
+    verified = verify.verify(words, verify.VerifyOptions(), store=store)
     assert (verified.verified, verified.trial) == (False, None)
     _is_named(verified.failure)
 
-    planned = plan.plan(words, plan.Options(), store=store)
+    planned = plan.plan(words, plan.PlanOptions(), store=store)
     _is_named(planned.failure)
     assert planned.context is not None, "what it takes is still planned"
 
-    checked = check.check_command(words, check.Options())
+    checked = check.check(words, check.CheckOptions())
     assert isinstance(checked, Check)
     (finding,) = [f for f in checked.findings if f.id == "cpu-not-supported"]
     assert (finding.severity, finding.applies) == ("error", "yes")
@@ -89,7 +89,7 @@ def test_an_engine_for_such_a_cpu_is_fine(
     words: tuple[str, ...], engine_path: Callable[[int], Path], store: Store
 ) -> None:
     fine = (*HASWELL, str(engine_path(10068)), *words[4:])
-    assert plan.plan(fine, plan.Options(), store=store).failure is None
-    checked = check.check_command(fine, check.Options())
+    assert plan.plan(fine, plan.PlanOptions(), store=store).failure is None
+    checked = check.check(fine, check.CheckOptions())
     assert isinstance(checked, Check)
     assert "cpu-not-supported" not in {f.id for f in checked.findings}

@@ -63,7 +63,7 @@ def sizes(plan: Plan) -> list[tuple[Component, str, int | None, Method]]:
 
 
 def of(words: str, store: Store, *, environ: dict[str, str] | None = None, **more: object) -> Plan:
-    options = replace(job.Options(bare=True, budget=ROOMY), **more)  # type: ignore[arg-type]  # by name
+    options = replace(job.PlanOptions(bare=True, budget=ROOMY), **more)  # type: ignore[arg-type]  # by name
     return job.plan(words.split(), options, store=store, environ=environ)
 
 
@@ -73,7 +73,7 @@ def of(words: str, store: Store, *, environ: dict[str, str] | None = None, **mor
 def test_the_model_may_stand_anywhere(model: Path, store: Store) -> None:
     whole = job.plan(
         ["llama-server", "-m", str(model), "-c", "4096", "-np", "2"],
-        job.Options(budget=ROOMY, assume_build=10434),
+        job.PlanOptions(budget=ROOMY, assume_build=10434),
         store=store,
     )
     for words in (f"{model} -c 4096 -np 2", f"-c 4096 {model} -np 2", f"-c 4096 -np 2 {model}"):
@@ -194,8 +194,8 @@ def test_an_engine_that_was_named_must_be_there(
     model: Path, store: Store, no_engine: dict[str, str]
 ) -> None:
     for words, options in (
-        ([str(model)], job.Options(bare=True, engine="/no/llama-server")),
-        (["/no/llama-server", "-m", str(model)], job.Options()),
+        ([str(model)], job.PlanOptions(bare=True, engine="/no/llama-server")),
+        (["/no/llama-server", "-m", str(model)], job.PlanOptions()),
     ):
         with pytest.raises(NotFoundError, match="/no/llama-server"):
             job.plan(words, options, store=store, environ=no_engine)
@@ -265,7 +265,9 @@ def test_it_is_kept_and_the_advice_is_true(model: Path, store: Store) -> None:
     found = of(f"{model} -c 4096 --api-key planted-key-1", store, budget=tight, assume_build=10434)
     assert (found.fits, found.starts, found.outgrows) == (None, True, True)
     best = next(one for one in found.advice if one.recommended)
-    again = job.plan(list(best.argv), job.Options(budget=tight, assume_build=10434), store=store)
+    again = job.plan(
+        list(best.argv), job.PlanOptions(budget=tight, assume_build=10434), store=store
+    )
     assert again.fits is True
     kept = store.get(found.id)
     assert kept == found

@@ -177,9 +177,9 @@ def verified(
     engine = find_engine(None, option=str(server), environ=environ, cwd=model.parent)
     store = Store(tmp_path_factory.mktemp("home"))
     before = compute(planned(model, engine, store, AS_RUN))
-    options = verify.Options(engine=str(server), requests=2)
+    options = verify.VerifyOptions(engine=str(server), requests=2)
     words = ["llama-server", "-m", str(model), *AS_RUN.split(), "--no-warmup"]
-    answer = verify.verify_command(words, options, store=store, environ=environ)
+    answer = verify.verify(words, options, store=store, environ=environ)
     return Verified(engine, store, answer, before)
 
 

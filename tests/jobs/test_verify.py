@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arriero.base.errors import ArrieroError, NotFoundError, UsageError
-from arriero.jobs.verify import Options, verify_url
+from arriero.jobs.verify import VerifyOptions, verify_url
 from arriero.store import Store
 
 
@@ -47,7 +47,7 @@ def answering(props: Any, *, status: int = 200, path: str = "/props") -> Iterato
 
 def refused(url: str, tmp_path: Path, key: str | None = None) -> ArrieroError:
     with pytest.raises(ArrieroError) as caught:
-        verify_url(url, Options(api_key=key), store=Store(tmp_path))
+        verify_url(url, VerifyOptions(api_key=key), store=Store(tmp_path))
     return caught.value
 
 
@@ -131,6 +131,8 @@ def test_the_target_of_a_record_has_no_password(
 
     monkeypatch.setattr("arriero.jobs.verify._load", interrupted)
     store = Store(tmp_path)
-    found = verify_url("http://ana:pw-7f3@127.0.0.1:1/v1?api_key=pw-7f3", Options(), store=store)
+    found = verify_url(
+        "http://ana:pw-7f3@127.0.0.1:1/v1?api_key=pw-7f3", VerifyOptions(), store=store
+    )
     assert found.target == "http://***@127.0.0.1:1/v1"
     assert store.newest() == found

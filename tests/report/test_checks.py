@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from arriero.jobs.check import Options, check_command
+from arriero.jobs.check import CheckOptions, check
 from arriero.jobs.gotchas import entries, shipped_entries
 from arriero.record import GotchaVerdict, Verdicts
 from tests.report.laid_out import terminal
@@ -29,7 +29,7 @@ def widest(text: str) -> int:
 
 @WIDTHS
 def test_a_check_keeps_to_its_width(width: int) -> None:
-    found = check_command(BAD.split(), Options(assume_build=10434))
+    found = check(BAD.split(), CheckOptions(assume_build=10434))
     text = terminal(found, width=width)
     assert widest(text) <= width
     flat = " ".join(text.split())
@@ -83,8 +83,8 @@ def test_the_list_and_each_gotcha_keep_to_their_width(width: int) -> None:
 
 
 def test_words_of_strangers_reach_no_terminal_as_commands() -> None:
-    found = check_command(
-        ["llama-server", "-m", "\x1b[31mx", "--\x1b]0;x"], Options(assume_build=10434)
+    found = check(
+        ["llama-server", "-m", "\x1b[31mx", "--\x1b]0;x"], CheckOptions(assume_build=10434)
     )
     assert "\x1b" not in terminal(found)
     assert "\x1b[1;31mERROR  flag-unknown\x1b[0m" in terminal(found, colour=True)

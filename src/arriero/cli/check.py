@@ -54,11 +54,11 @@ def check(
             "give either a file with commands or a command after --",
             hint="arriero check start.sh   or   arriero check -- llama-server -m …",
         )
-    options = job.Options(engine=engine, budget=budget, assume_build=assume_build, probe=probe)
+    options = job.CheckOptions(engine=engine, budget=budget, assume_build=assume_build, probe=probe)
     document = (
         job.check_file(Path(file), options)
         if file is not None
-        else job.check_command(session.required("check"), options)
+        else job.check(session.required("check"), options)
     )
     if fix and not session.argv.json:
         for note in job.fixed_notes(document):

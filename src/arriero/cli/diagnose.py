@@ -77,7 +77,7 @@ def diagnose(
     from arriero.jobs import share
     from arriero.trial import Patience
 
-    options = job.Options(
+    options = job.DiagnoseOptions(
         engine=engine,
         limit=_options.limit_of(limit, limit_kind),
         from_log=from_log,

@@ -26,9 +26,7 @@ def explain(session: Session, logs: tuple[str, ...]) -> int:
     from arriero.record import Explanations
 
     found = tuple(
-        job.explain_stream(_standard_input(session), "-")
-        if log == "-"
-        else job.explain_file(Path(log))
+        job.explain_stream(_standard_input(session), "-") if log == "-" else job.explain(Path(log))
         for log in logs
     )
     complete = all(explanation.complete for explanation in found)

@@ -89,7 +89,8 @@ def _verify(
 ) -> int:
     from arriero.jobs import gotchas as job
 
-    verdicts = job.verify(ids, job.Options(engine, out, worker_engine), progress=session.progress())
+    options = job.ReproduceOptions(engine, out, worker_engine)
+    verdicts = job.verify(ids, options, progress=session.progress())
     session.show(verdicts)
     if not verdicts.complete:
         return session.stopped()

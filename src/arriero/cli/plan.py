@@ -54,7 +54,7 @@ def plan(
     from arriero.jobs import plan as job
 
     _options.one_of(engine, assume_build)
-    options = job.Options(
+    options = job.PlanOptions(
         engine=engine,
         budget=budget,
         frontier=frontier,

@@ -42,7 +42,7 @@ def verify(
     from arriero.jobs import verify as job
     from arriero.trial import Patience
 
-    options = job.Options(
+    options = job.VerifyOptions(
         engine=engine,
         limit=_options.limit_of(limit, limit_kind),
         requests=requests,
@@ -57,7 +57,7 @@ def verify(
     if url is not None:
         document = job.verify_url(url, options, store=session.store)
     else:
-        document = job.verify_command(
+        document = job.verify(
             session.required("verify"),
             options,
             store=session.store,

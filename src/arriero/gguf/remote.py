@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from arriero.base.errors import UsageError
+from arriero.base.paths import StrPath
 from arriero.gguf.reader import first_part
 from arriero.gguf.source import LocalSource, Source
 
@@ -16,7 +17,7 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
 def open_model(
-    spec: str | Path, *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
+    spec: StrPath, *, cwd: StrPath | None = None, environ: Mapping[str, str] | None = None
 ) -> Source:
     """Open a model; of a split set the first part, whichever is named.
 
@@ -37,7 +38,7 @@ def open_model(
     """
     scheme = _SCHEME.match(spec) if isinstance(spec, str) else None
     if scheme is None:
-        path = (cwd or Path()) / spec
+        path = Path(cwd or "") / spec
         first = first_part(path.name)
         return LocalSource(path if first == path.name else path.with_name(first))
     # aiohttp takes 0.2 s to import, and a local model needs none of it

@@ -12,6 +12,7 @@ from typing import Final
 
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
+from arriero.base.paths import StrPath
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
@@ -53,7 +54,7 @@ class Ground:
 def survey(
     words: Sequence[str],
     *,
-    engine: str | None,
+    engine: StrPath | None,
     limit: Limit | None,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,

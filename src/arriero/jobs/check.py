@@ -19,6 +19,7 @@ import msgspec
 
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, UsageError
+from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command, split_text
 from arriero.command.flags import KNOWN
@@ -42,14 +43,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckOptions:
     """What ``arriero check`` can be told.
 
     ``budget`` is in place of this machine's memory. ``assume_build`` takes the flags and rules of a
     build and asks no engine. ``probe`` lets the engine connect to the workers of the command.
     """
 
-    engine: str | None = None
+    engine: StrPath | None = None
     budget: tuple[Pool, ...] | None = None
     assume_build: int | None = None
     probe: bool = False
@@ -93,12 +94,12 @@ class _Source:
         return f"{self.written.path}:{line}"
 
 
-def check_command(
-    words: Sequence[str],
-    options: Options,
+def check(
+    words: Sequence[StrPath],
+    options: CheckOptions | None = None,
     *,
     environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    cwd: StrPath | None = None,
 ) -> Check:
     """Check one command, also one that ``docker run``, ``sudo`` or the like would start.
 
@@ -106,10 +107,10 @@ def check_command(
         UsageError: It is no llama-server command.
         NotFoundError: The engine named by ``--engine`` is not there.
     """
-    environ = dict(os.environ if environ is None else environ)
+    words, environ = texts(words), dict(os.environ if environ is None else environ)
     if not any(words):
         raise UsageError("no llama-server command to check", id="no-command")
-    checking = _Checking(options, cwd or Path.cwd())
+    checking = _Checking(options or CheckOptions(), Path(cwd or Path.cwd()))
     try:
         source = _Source(words, environ)
         program = parse_command(words, builtin_flags(), environ).program
@@ -136,7 +137,9 @@ def _behind(words: Sequence[str]) -> _Source | None:
     return _Source(found.words, found.env, found, notes, may_run=False)
 
 
-def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Check | Checks:
+def check_file(
+    path: StrPath, options: CheckOptions | None = None, *, cwd: StrPath | None = None
+) -> Check | Checks:
     """Check every command of a file. The environment of this process has no part in it.
 
     Raises:
@@ -145,15 +148,15 @@ def check_file(path: Path, options: Options, *, cwd: Path | None = None) -> Chec
     """
     from arriero.command.inputs import read_commands  # late: it reads YAML
 
-    found = read_commands(path, builtin_flags())
-    checking = _Checking(options, cwd or Path.cwd())
+    found = read_commands(Path(path), builtin_flags())
+    checking = _Checking(options or CheckOptions(), Path(cwd or Path.cwd()))
     checks = tuple(map(checking.check_written, found))
     return checks[0] if len(checks) == 1 else Checks(checks=checks)
 
 
 @dataclass
 class _Checking:
-    options: Options
+    options: CheckOptions
     cwd: Path
     rules: Registry = field(default_factory=registry)
     engines: dict[str | None, Engine | str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arriero.base.errors import NotFoundError, RecordError
+from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.command import Command
 from arriero.experiment.diagnosis import (
@@ -19,7 +20,7 @@ from arriero.experiment.diagnosis import (
 )
 from arriero.jobs._baseline import survey
 from arriero.jobs._runs import Recorder
-from arriero.jobs.explain import explain_file
+from arriero.jobs.explain import explain
 from arriero.logs.model import Failure
 from arriero.machine import device_memory, free_host_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
@@ -30,16 +31,16 @@ from arriero.trial import Bench, Patience
 
 
 @dataclass(frozen=True)
-class Options:
+class DiagnoseOptions:
     """What ``arriero diagnose`` can be told.
 
     ``max_time`` bounds the whole in seconds; ``requests`` is how many the recommendation must
     serve.
     """
 
-    engine: str | None = None
+    engine: StrPath | None = None
     limit: Limit | None = None
-    from_log: Path | None = None
+    from_log: StrPath | None = None
     max_time: float | None = None
     max_launches: int = 24
     as_given: bool = False
@@ -48,10 +49,10 @@ class Options:
 
 
 def diagnose(
-    words: Sequence[str],
-    options: Options,
+    words: Sequence[StrPath],
+    options: DiagnoseOptions | None = None,
     *,
-    store: Store,
+    store: Store | None = None,
     progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Diagnosis:
@@ -64,15 +65,16 @@ def diagnose(
         ArrieroError: The command, the engine or the model cannot be used; the message says how.
         KeyboardInterrupt: Before the first trial began; later ones end in a partial record.
     """
+    options, store = options or DiagnoseOptions(), store or Store()
     watch = progress or Silent()
     sweep(temporary_directory())
-    ground = survey(words, engine=options.engine, limit=options.limit, environ=environ)
+    ground = survey(texts(words), engine=options.engine, limit=options.limit, environ=environ)
     problem = Problem(
         id=new_id("diag"),
         command=ground.command,
         baseline=ground.baseline,
         as_given=options.as_given,
-        from_log=_failure_in(options.from_log) if options.from_log else None,
+        from_log=_failure_in(Path(options.from_log)) if options.from_log else None,
         max_time=options.max_time,
         max_launches=options.max_launches,
         verify_requests=options.requests,
@@ -138,7 +140,7 @@ def _failure_in(path: Path) -> Failure:
     Raises:
         NotFoundError: There is no such log, or no failure in it.
     """
-    log = explain_file(path)
+    log = explain(path)
     if log.failure is not None:
         return log.failure
     several = "the logs of several servers" if log.children else "no failure"

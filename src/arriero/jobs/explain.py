@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from arriero.base.errors import NotFoundError, UsageError
+from arriero.base.paths import StrPath
 from arriero.base.redact import Redactor
 from arriero.logs import overall, read_log
 from arriero.logs.model import Reading
@@ -35,7 +36,7 @@ _PACKED: Final = {
 """First bytes of what is compressed, and what unpacks it to standard output."""
 
 
-def explain_file(path: Path) -> Explanation:
+def explain(path: StrPath) -> Explanation:
     """Explain one log file.
 
     Raises:
@@ -43,7 +44,7 @@ def explain_file(path: Path) -> Explanation:
         UsageError: It cannot be read.
     """
     try:
-        with _opened(path) as file:
+        with _opened(Path(path)) as file:
             return explain_stream(file, str(path))
     except FileNotFoundError:
         raise NotFoundError(f"no log file {path}", hint="- reads standard input") from None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from arriero.base.paths import StrPath
 from arriero.engine import find_engine
 from arriero.experiment.reproduce import Lab
 from arriero.gotchas import Entry, Standing, registry
@@ -65,24 +66,24 @@ def _entry(entry: Entry, verdicts: Sequence[GotchaVerdict], *, whole: bool = Fal
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproduceOptions:
     """What ``arriero gotchas verify`` can be told; ``out`` is where verdicts are kept.
 
     ``worker_engine`` is another build, for reproductions with a worker that the engine refuses.
     """
 
-    engine: str | None = None
-    out: Path | None = None
-    worker_engine: str | None = None
+    engine: StrPath | None = None
+    out: StrPath | None = None
+    worker_engine: StrPath | None = None
 
 
 def verify(
     ids: Sequence[str],
-    options: Options,
+    options: ReproduceOptions | None = None,
     *,
     progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    cwd: StrPath | None = None,
 ) -> Verdicts:
     """Run the reproductions of these gotchas (of all without ids) on an engine, keep the verdicts.
 
@@ -94,16 +95,16 @@ def verify(
         EngineError: The engine cannot be used.
         RecordError: The verdicts cannot be kept.
     """
+    options, cwd = options or ReproduceOptions(), Path(cwd or Path.cwd())
     rules = registry()
     chosen = [rules.get(id_) for id_ in ids] or list(rules.entries)
     environ = dict(os.environ if environ is None else environ)
     sweep(temporary_directory())
-    cwd = cwd or Path.cwd()
     engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd)
     other = None
     if options.worker_engine is not None:
         other = find_engine(None, option=options.worker_engine, environ=environ, cwd=cwd)
-    directory = options.out or own_directory()
+    directory = Path(options.out or own_directory())
     write(directory, ())  # before minutes of work: a directory that cannot be made
     watch = progress or Silent()
     found: list[GotchaVerdict] = []

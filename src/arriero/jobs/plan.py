@@ -15,6 +15,7 @@ import msgspec
 from arriero.advice import advise
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, EngineError, NotFoundError, RecordError, UsageError
+from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.command import (
     Command,
@@ -59,7 +60,7 @@ _LARGEST: Final = 1 << 31
 
 
 @dataclass(frozen=True)
-class Options:
+class PlanOptions:
     """What ``arriero plan`` can be told.
 
     ``budget`` is in place of this machine's memory. ``assume_build`` takes the rules of a build and
@@ -67,7 +68,7 @@ class Options:
     them, and no program before them.
     """
 
-    engine: str | None = None
+    engine: StrPath | None = None
     budget: tuple[Pool, ...] | None = None
     frontier: bool = False
     assume_build: int | None = None
@@ -75,18 +76,22 @@ class Options:
 
 
 def plan(
-    words: Sequence[str],
-    options: Options,
+    words: Sequence[StrPath],
+    options: PlanOptions | None = None,
     *,
-    store: Store,
+    store: Store | None = None,
     progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    cwd: StrPath | None = None,
 ) -> Plan:
     """Plan a command and keep the plan. Nothing is loaded; the engine is asked for sizes only.
 
     An interruption after the plan itself leaves out what was still to come, with ``complete``
     false.
+
+    Args:
+        store: Where the plan is kept, this user's history by default.
+        environ: In place of this process's environment; for relative paths, ``cwd`` is likewise.
 
     Raises:
         UsageError: No command or model, or options that the engine would refuse.
@@ -95,13 +100,14 @@ def plan(
         EngineError: An engine that was named cannot be used.
     """
     environ = dict(os.environ if environ is None else environ)
+    options, store, cwd = options or PlanOptions(), store or Store(), Path(cwd or Path.cwd())
     watch = progress or Silent()
     sweep(temporary_directory())
-    words = (_SERVER, *words) if options.bare else tuple(words)
-    if not words:
+    if not words and not options.bare:
         raise UsageError("no command given", hint=_HOW)
-    command = parse_command(words, builtin_flags(), environ)
-    engine, notes = _engine(command, options, environ, cwd or Path.cwd())
+    typed = [_SERVER, *texts(words)] if options.bare else texts(words)
+    command = parse_command(typed, builtin_flags(), environ)
+    engine, notes = _engine(command, options, environ, cwd)
     command = command.with_flags(engine.flags if engine else builtin_flags())
     if options.bare:
         command = _with_model(command)
@@ -111,12 +117,12 @@ def plan(
     refuse_other_uses(command)
     try:
         with scratch_directory(temporary_directory()) as scratch:
-            job = _Job(command, options, engine, scratch, cwd or Path.cwd(), watch)
+            job = _Job(command, options, engine, scratch, cwd, watch)
             found = job.run(store, notes)
     finally:
         watch.end()
     redactor = Redactor.for_this_machine(
-        secrets={*command.secrets(), *serving_of(command, cwd or Path.cwd()).api_keys}
+        secrets={*command.secrets(), *serving_of(command, cwd).api_keys}
     )
     return _kept(found, store, redactor)
 
@@ -136,7 +142,7 @@ def _kept(found: Plan, store: Store, redactor: Redactor) -> Plan:
 
 
 def _engine(
-    command: Command, options: Options, environ: Mapping[str, str], cwd: Path
+    command: Command, options: PlanOptions, environ: Mapping[str, str], cwd: Path
 ) -> tuple[Engine | None, list[PlanNote]]:
     """The engine to ask, if there is one. One that was named must be there and work."""
     if options.assume_build is not None:
@@ -268,7 +274,7 @@ class _Job:
     def __init__(
         self,
         command: Command,
-        options: Options,
+        options: PlanOptions,
         engine: Engine | None,
         scratch: Path,
         cwd: Path,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from arriero.base.errors import RecordError
+from arriero.base.paths import StrPath
 from arriero.base.redact import Redactor
 from arriero.base.words import ReportFormat
 from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
@@ -24,12 +25,13 @@ def render(document: Document, form: ReportFormat, redactor: Redactor) -> str:
     return layout_of(form).render(shared(document, redactor))
 
 
-def prepare(directory: Path) -> None:
+def prepare(directory: StrPath) -> None:
     """Make the directory for the files of a record, before minutes are spent on it.
 
     Raises:
         RecordError: It cannot be made or written to.
     """
+    directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -40,12 +42,15 @@ def prepare(directory: Path) -> None:
         raise RecordError(f"cannot write into {directory}", hint="choose another directory")
 
 
-def write_all(document: Diagnosis | Plan, directory: Path, redactor: Redactor) -> tuple[Path, ...]:
+def write_all(
+    document: Diagnosis | Plan, directory: StrPath, redactor: Redactor
+) -> tuple[Path, ...]:
     """The record and every report of it that there is, all redacted, into a directory.
 
     Raises:
         RecordError: It cannot be written (no permission, disk full, …).
     """
+    directory = Path(directory)
     prepare(directory)
     name, document = document.id, shared(document, redactor)
     record = directory / f"{name}.json"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from arriero.base.errors import UsageError
+from arriero.base.paths import StrPath
 from arriero.gguf import Header, LazyArray, open_model, presets, read_source, skeleton
 from arriero.gguf.shape import MIXES, Shape
 from arriero.gguf.writer import write_model
@@ -30,12 +31,12 @@ _ALL_MEMORY: Final = ("weights", "kv", "rs", "compute", "output")
 
 
 def write(
-    path: Path,
+    path: StrPath,
     *,
-    arch: str | None,
-    preset: str | None,
-    weights: Literal["random", "zeros"] | None,
-    dimensions: dict[str, int],
+    arch: str | None = None,
+    preset: str | None = None,
+    weights: Literal["random", "zeros"] | None = None,
+    dimensions: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> SkeletonRecord:
     """Write a model of an architecture, or of a named shape, with some dimensions changed.
@@ -48,11 +49,11 @@ def write(
             file exists.
         ArrieroError: The file cannot be written.
     """
-    shape = _shape(arch, preset)
+    path, shape = Path(path), _shape(arch, preset)
     known = {f.name for f in dataclasses.fields(Shape)} - {"arch", "name", "tensor_type", "tied"}
-    if unknown := sorted(set(dimensions) - known):
+    if unknown := sorted(set(dimensions or {}) - known):
         raise UsageError(f"no dimension {unknown[0]!r}", hint="known: " + ", ".join(sorted(known)))
-    changes: dict[str, Any] = dict(dimensions)
+    changes: dict[str, Any] = dict(dimensions or {})
     shape = dataclasses.replace(shape, **changes)
     if weights is None:
         weights = "zeros" if shape.tensor_type in MIXES else "random"
@@ -84,8 +85,8 @@ def _shape(arch: str | None, preset: str | None) -> Shape:
 
 
 def write_of(
-    model: str,
-    path: Path,
+    model: StrPath,
+    path: StrPath,
     *,
     shrink: bool = False,
     verbatim: bool = False,
@@ -108,6 +109,7 @@ def write_of(
     """
     if shrink and verbatim:
         raise UsageError("--shrink and --verbatim exclude each other")
+    path = Path(path)
     source = open_model(model, environ=environ)
     try:
         header = read_source(source)

@@ -16,6 +16,7 @@ import msgspec
 
 from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError, UsageError
+from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.base.words import Phase, TrialOutcome
 from arriero.jobs._baseline import Ground, survey
@@ -37,10 +38,10 @@ _PROPS_S: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Options:
+class VerifyOptions:
     """What ``arriero verify`` can be told; ``api_key`` is for a server given by its address."""
 
-    engine: str | None = None
+    engine: StrPath | None = None
     limit: Limit | None = None
     requests: int = 64
     api_key: str | None = None
@@ -55,11 +56,11 @@ class Options:
         )
 
 
-def verify_command(
-    words: Sequence[str],
-    options: Options,
+def verify(
+    words: Sequence[StrPath],
+    options: VerifyOptions | None = None,
     *,
-    store: Store,
+    store: Store | None = None,
     progress: Progress | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Verification:
@@ -68,10 +69,11 @@ def verify_command(
     Raises:
         ArrieroError: The command, the engine or the model cannot be used.
     """
+    options, store = options or VerifyOptions(), store or Store()
     started = time.monotonic()
     sweep(temporary_directory())
     ground = survey(
-        words, engine=options.engine, limit=options.limit, environ=environ, verb="verify"
+        texts(words), engine=options.engine, limit=options.limit, environ=environ, verb="verify"
     )
     unfit = misfit_of(ground.engine, ground.command)
     if unfit is not None and unfit.sure:
@@ -131,13 +133,16 @@ def verify_command(
     return _kept(verification, store, ground.redactor)
 
 
-def verify_url(url: str, options: Options, *, store: Store) -> Verification:
+def verify_url(
+    url: str, options: VerifyOptions | None = None, *, store: Store | None = None
+) -> Verification:
     """Load a server that already runs. Its memory cannot be seen from outside; its answers can.
 
     Raises:
         UsageError: Not an address of HTTP.
         NotFoundError: Nothing answers there, or it is not a llama-server that is ready.
     """
+    options, store = options or VerifyOptions(), store or Store()
     started = time.monotonic()
     server = _server_at(url, options.api_key)
     url = _without_login(url)
@@ -266,7 +271,7 @@ def _reason(error: Exception) -> str:
     return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
 
 
-async def _load(server: Serving, options: Options) -> LoadResult:
+async def _load(server: Serving, options: VerifyOptions) -> LoadResult:
     import aiohttp
 
     try:

@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from arriero.base.errors import NotFoundError, RecordError, UsageError
+from arriero.base.paths import StrPath
 from arriero.base.redact import Redactor
 from arriero.record import (
     DeviceRecord,
@@ -96,8 +97,8 @@ class Store:
         directory: Where it is kept; by default ``default_directory()``.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
-        self.path: Path = (directory or default_directory()) / _FILE
+    def __init__(self, directory: StrPath | None = None) -> None:
+        self.path: Path = Path(directory or default_directory()) / _FILE
         self.moved_aside: Path | None = None
         """A damaged history that ``save`` found and put aside, to be told to the user."""
         self.open_to_others: Path | None = None

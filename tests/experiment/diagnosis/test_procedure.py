@@ -39,7 +39,7 @@ def run(tmp_path: Path, engine_path: Callable[[int], Path]) -> RUN:
     def diagnose(model: Path, *flags: str, **options: object) -> Diagnosis:
         words = ["llama-server", "-m", str(model), *FEW, *flags]
         options = {"engine": str(engine_path(10434)), "requests": 8, **options}
-        chosen = job.Options(**options)  # type: ignore[arg-type]
+        chosen = job.DiagnoseOptions(**options)  # type: ignore[arg-type]
         return job.diagnose(words, chosen, store=Store(tmp_path / "home"), environ=os.environ)
 
     return diagnose
@@ -138,7 +138,7 @@ def test_a_start_is_cut_off_when_the_time_is_over(
     engine = wrapper(tmp_path / "llama-server", engine_path(10434), "exec sleep 600")
     found = job.diagnose(
         ["llama-server", "-m", str(hybrid)],
-        job.Options(engine=str(engine), max_time=3.0),
+        job.DiagnoseOptions(engine=str(engine), max_time=3.0),
         store=Store(tmp_path / "home"),
     )
     assert not found.complete
@@ -159,7 +159,7 @@ def test_a_baseline_whose_cause_was_lost_runs_once_more(
     engine = wrapper(tmp_path / "llama-server", engine_path(10434), once)
     found = job.diagnose(
         ["llama-server", "-m", str(bad)],
-        job.Options(engine=str(engine)),
+        job.DiagnoseOptions(engine=str(engine)),
         store=Store(tmp_path / "home"),
     )
     assert found.verdict is not None

@@ -1,0 +1,18 @@
+from .base.errors import ArrieroError as ArrieroError
+from .jobs.check import CheckOptions as CheckOptions
+from .jobs.check import check as check
+from .jobs.check import check_file as check_file
+from .jobs.diagnose import DiagnoseOptions as DiagnoseOptions
+from .jobs.diagnose import diagnose as diagnose
+from .jobs.explain import explain as explain
+from .jobs.explain import explain_stream as explain_stream
+from .jobs.plan import PlanOptions as PlanOptions
+from .jobs.plan import plan as plan
+from .jobs.verify import VerifyOptions as VerifyOptions
+from .jobs.verify import verify as verify
+from .jobs.verify import verify_url as verify_url
+from .memory.pools import parse_pools as parse_pools
+from .process.model import Limit as Limit
+from .store.store import Store as Store
+
+__version__: str
