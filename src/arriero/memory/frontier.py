@@ -38,18 +38,15 @@ class WhatIf:
 
     def __init__(self, quick: Replan, sure: Replan | None = None) -> None:
         self.quick, self._sure = quick, sure
-        self._seen: dict[tuple[str, ...], Plan] = {}
         self._beyond: dict[str, int] = {}
         """Pool → bytes that the engine takes beyond the formulas."""
 
     def plan(self, command: Command) -> Plan:
         """The best plan there is of a command."""
-        found = self._seen.get(command.words)
-        if found is None:
-            found = self._seen[command.words] = (self._sure or self.quick)(command)
-            if self._sure is not None and _answered(found):
-                quick = {pool.name: pool.planned for pool in self.quick(command).pools}
-                self._beyond = {p.name: p.planned - quick[p.name] for p in found.pools}
+        found = (self._sure or self.quick)(command)
+        if self._sure is not None and _answered(found):
+            quick = {pool.name: pool.planned for pool in self.quick(command).pools}
+            self._beyond = {p.name: p.planned - quick[p.name] for p in found.pools}
         return found
 
     def holds(self, command: Command) -> bool:
