@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +17,22 @@ from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.command import (
     Command,
-    FlagTable,
     ModelSource,
     builtin_flags,
     parse_command,
 )
 from arriero.engine import Engine, ListedDevice, find_engine, list_devices
 from arriero.gguf import Header, open_model, read_source, skeleton
-from arriero.gguf.reader import first_part
 from arriero.jobs._baseline import refuse_other_uses
 from arriero.jobs._engine import engine_record, failure_of, misfit_of
+from arriero.jobs._misuse import refuse_misuse
+from arriero.jobs._models import is_remote, spec_of, with_model
 from arriero.jobs._runs import calibrations
 from arriero.launch import launch_of, serving_of
 from arriero.launch.placement import workers
 from arriero.machine import Misfit, Pool, pools
 from arriero.machine.cpu import INSTEAD
-from arriero.memory import DryRuns, Planner
+from arriero.memory import Calibration, DryRuns, Planner
 from arriero.memory.frontier import WhatIf, frontier
 from arriero.memory.placement import chosen_devices
 from arriero.process import scratch_directory, sweep, temporary_directory
@@ -45,18 +43,6 @@ from arriero.store import Store, new_id
 _SERVER: Final = "llama-server"
 _HOW: Final = "arriero plan model.gguf -c 8192   or   arriero plan -- llama-server -m …"
 _USUAL_NAMES: Final = (_SERVER, "llama-server-vulkan")
-_REPOSITORY: Final = re.compile(
-    r"hf://(?P<repo>[^/@:]+/[^/@:]+)(?:@[^/:]+)?(?:/(?P<file>.+)|:(?P<quant>.+))?\Z", re.IGNORECASE
-)
-_REMOTE: Final = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_NUMBERS: Final = ("-c", "-np", "-ub", "-b", "-ncmoe", "-cram", "-ctxcp", "-fitc", "-mg")
-_LAYERS: Final = frozenset({"auto", "all"})
-_CACHE_TYPES: Final = (*("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"),)
-"""What ``-ctk`` and ``-ctv`` take (common/arg.cpp)."""
-_SWITCH_WORDS: Final = frozenset(
-    {"on", "off", "true", "false", "enabled", "disabled", "1", "0", "auto", "-1"}
-)
-_LARGEST: Final = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -110,8 +96,8 @@ def plan(
     engine, notes = _engine(command, options, environ, cwd)
     command = command.with_flags(engine.flags if engine else builtin_flags())
     if options.bare:
-        command = _with_model(command)
-    _refuse_misuse(command, engine.flags if engine else command.flags)
+        command = with_model(command)
+    refuse_misuse(command, engine.flags if engine else command.flags)
     if options.bare and command.model_source()[0] is ModelSource.ROUTER:
         raise UsageError("no model given", hint=_HOW, id="no-model-given")
     refuse_other_uses(command)
@@ -165,92 +151,6 @@ def _engine(
     return None, [PlanNote(id="engine", text=text)]
 
 
-def _with_model(command: Command) -> Command:
-    """The command with the word that is no option put behind ``-m`` (or ``-mu``, ``-hf``)."""
-    source, _ = command.model_source()
-    stray = next((i for i in command.items if i.flag is None and i.name[:1] != "-"), None)
-    if source is not ModelSource.ROUTER or stray is None:
-        return command
-    head, tail = command.words[1 : stray.at], command.words[stray.at + 1 :]
-    words = (command.program, *_model_words(stray.name), *head, *tail)
-    return parse_command(words, command.flags, command.inherited)
-
-
-def _is_remote(spec: str) -> bool:
-    return _REMOTE.match(spec) is not None
-
-
-def _model_words(spec: str) -> tuple[str, ...]:
-    if not _is_remote(spec):
-        path = Path(spec)
-        first = first_part(path.name)
-        return ("-m", spec if first == path.name else str(path.with_name(first)))
-    match = _REPOSITORY.match(spec)
-    if match is None:
-        return ("-mu", spec)
-    if match["file"]:
-        return ("-hf", match["repo"], "-hff", match["file"])
-    return ("-hf", match["repo"] + (f":{match['quant']}" if match["quant"] else ""))
-
-
-def _spec(command: Command) -> str:
-    """The model as :func:`arriero.gguf.open_model` takes it."""
-    source, where = command.model_source()
-    if source is ModelSource.HF and where and not where.startswith("-"):
-        file = command.value("-hff")
-        return f"hf://{where.partition(':')[0]}/{file}" if file else f"hf://{where}"
-    if source in (ModelSource.FILE, ModelSource.URL) and where:
-        return where
-    raise UsageError(
-        f"the model of {where} cannot be read without the engine",
-        hint="give the file, its address, or -hf owner/repo:QUANT",
-        id="model-source",
-    )
-
-
-def _refuse_misuse(command: Command, flags: FlagTable) -> None:
-    """Raise for what this engine would refuse, naming the nearest thing that it knows.
-
-    Raises:
-        UsageError: An option that it does not know, without a value, or with a wrong one.
-    """
-    for item in command.unknown:
-        if not item.name.startswith("-"):
-            raise UsageError(f"not an option of llama-server: {item.name}", hint=_HELP)
-        names = [n for flag in flags.flags for n in (*flag.names, *flag.negatives)]
-        near = difflib.get_close_matches(item.name, names, 1, 0.7)
-        hint = f"did you mean {near[0]}?" if near else _HELP
-        raise UsageError(f"llama-server has no option {item.name}", hint=hint, id="flag-unknown")
-    problem = next(iter(command.problems()), None)
-    if problem is not None:
-        raise UsageError(problem, hint=_HELP)
-    for name, wanted in _wrong_values(command):
-        raise UsageError(
-            f"{name} cannot be {command.value(name)!r}", hint=f"it takes {wanted}", id="flag-value"
-        )
-
-
-_HELP: Final = "`llama-server --help` lists what it knows"
-
-
-def _wrong_values(command: Command) -> Iterator[tuple[str, str]]:
-    for name in (*_NUMBERS, "-ngl"):
-        if command.flags.get(name) is None or not command.has(name):
-            continue
-        number = command.number(name)
-        layers = name == "-ngl" and command.value(name) in _LAYERS
-        if not layers and (number is None or abs(number) >= _LARGEST):
-            yield name, "a whole number" + (", auto or all" if name == "-ngl" else "")
-    for name in ("-ctk", "-ctv"):
-        if command.has(name) and command.value(name) not in _CACHE_TYPES:
-            yield name, "one of " + ", ".join(_CACHE_TYPES)
-    for flag in command.flags.flags:
-        value = command.value(flag.canonical) if flag.choices else None
-        words = {*flag.choices, *(_SWITCH_WORDS if "on" in flag.choices else ())}
-        if value is not None and value not in words:
-            yield flag.canonical, "one of " + ", ".join(flag.choices)
-
-
 # --- the plan -----------------------------------------------------------------------------------
 
 
@@ -287,37 +187,47 @@ class _Job:
         self._begun = False
 
     def run(self, store: Store, notes: Sequence[PlanNote]) -> Plan:
-        spec = _spec(self._command)
+        spec = spec_of(self._command)
         header, model = self._model(spec)
         draft, mmproj = (self._beside(name) for name in ("-md", "--mmproj"))
         devices = self._devices()
         unfit = self._misfit()
         held = self._options.budget if self._options.budget is not None else pools(devices)
         asked = None if unfit is not None and unfit.sure else self._asked(model, held, devices)
-        foreign = asked is None and unfit is None and self._options.assume_build is None
-        build = self._engine.build if self._engine else self._options.assume_build
-        past = calibrations(
-            store,
-            header,
-            engine=self._engine,
-            build=build,
-            devices=devices if self._options.budget is None else (),
-        )
-
         planner = Planner(
             header,
             held,
             model=model,
             answers=DryRuns.of(asked, self._command.environ) if asked is not None else None,
-            build=build,
-            calibrations=past,
+            build=self._build,
+            calibrations=self._past(store, header, devices),
             draft=draft,
             mmproj=mmproj,
-            foreign=foreign,
+            foreign=asked is None and unfit is None and self._options.assume_build is None,
         )
         base = planner.plan(self._command)
         answers = asked is not None and not any(note.id == "dry_run" for note in base.notes)
-        found = msgspec.structs.replace(
+        found = self._told(base, spec, unfit, notes)
+        try:
+            what_if = WhatIf(planner.quick, planner.plan if answers else None)
+            return self._advised(found, header, what_if)
+        except KeyboardInterrupt:
+            return msgspec.structs.replace(found, complete=False)
+
+    @property
+    def _build(self) -> int | None:
+        return self._engine.build if self._engine else self._options.assume_build
+
+    def _past(
+        self, store: Store, header: Header, devices: Sequence[ListedDevice]
+    ) -> tuple[Calibration, ...]:
+        """What earlier runs took; on hardware one does not have, there are none."""
+        here = devices if self._options.budget is None else ()
+        return calibrations(store, header, engine=self._engine, build=self._build, devices=here)
+
+    def _told(self, base: Plan, spec: str, unfit: Misfit | None, notes: Sequence[PlanNote]) -> Plan:
+        """The plan with what is known of command, model and engine beside it."""
+        return msgspec.structs.replace(
             base,
             id=new_id("plan"),
             model=msgspec.structs.replace(base.model, path=spec),
@@ -327,12 +237,6 @@ class _Job:
             failure=failure_of(unfit) if unfit is not None and unfit.sure else None,
             notes=(*notes, *self._notes, *base.notes),
         )
-        try:
-            return self._advised(
-                found, header, WhatIf(planner.quick, planner.plan if answers else None)
-            )
-        except KeyboardInterrupt:
-            return msgspec.structs.replace(found, complete=False)
 
     def _advised(self, found: Plan, header: Header, what_if: WhatIf) -> Plan:
         if any(pool.is_short for pool in found.pools):
@@ -367,7 +271,7 @@ class _Job:
 
     def _model(self, spec: str) -> tuple[Header, Path]:
         """The header, and a local file for a dry run: weightless where the model is elsewhere."""
-        if not _is_remote(spec):
+        if not is_remote(spec):
             header = self._read(spec, "-m")
             return header, Path(header.parts[0].name)
         self._step("reading the header", "by range; nothing is downloaded")
@@ -380,20 +284,20 @@ class _Job:
     def _beside(self, flag: str) -> Header | None:
         """The header of another model that the command names, where it is a local file."""
         typed = self._command.value(flag)
-        return None if typed is None or _is_remote(typed) else self._read(typed, flag)
+        return None if typed is None or is_remote(typed) else self._read(typed, flag)
 
     def _read(self, spec: str, flag: str) -> Header:
-        typed = spec if _is_remote(spec) else str(limits.expanded(spec))
+        typed = spec if is_remote(spec) else str(limits.expanded(spec))
         try:
             source = open_model(typed, cwd=self._cwd, environ=self._command.environ)
         except NotFoundError as error:
-            if _is_remote(spec):
+            if is_remote(spec):
                 raise
             hint = f"is the path after {flag} right, from here?"
             raise NotFoundError(error.message, hint=hint, id="no-model") from None
         try:
             header = read_source(source)
-            if _is_remote(spec):
+            if is_remote(spec):
                 self._reads = HeaderReads(requests=source.requests, bytes=source.bytes_read)
             return header
         finally:

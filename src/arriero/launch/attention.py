@@ -11,6 +11,8 @@ _FLASH: Final[dict[str, FlashAttn]] = {
     **dict.fromkeys(("on", "1", "true", "enabled"), "on"),
     **dict.fromkeys(("off", "0", "false", "disabled"), "off"),
 }
+CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""What ``-ctk`` and ``-ctv`` take (common/arg.cpp)."""
 _PLAIN: Final = ("f32", "f16", "bf16")
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from arriero.base.words import Component
 from arriero.gguf import Header
 from arriero.gguf.format import TYPES_BY_NAME, TensorType
+from arriero.launch.attention import CACHE_TYPES
 from arriero.launch.context import Context, context, pad
 from arriero.launch.params import EngineParams
 from arriero.memory.architectures import AFTER_10092, SEEN, Filter, Memory
@@ -22,10 +23,6 @@ CPU_ALIGNMENT: Final = 32
 _F32: Final = 4
 _CSA_RATIO: Final = 4
 _HCA_RATIO: Final = 128
-_CACHE_TYPES: Final = frozenset(
-    {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
-)
-"""What ``-ctk`` and ``-ctv`` take (common/arg.cpp)."""
 _UNQUANTISED: Final = frozenset({"f32", "f16", "bf16"})
 
 
@@ -114,7 +111,7 @@ def refusal(hparams: Hparams, request: EngineParams, build: int | None = None) -
         build: Until 10092 two types were let pass where K and V are one.
     """
     for name in (request.type_k, request.type_v):
-        if name not in _CACHE_TYPES:
+        if name not in CACHE_TYPES:
             return f"no such cache type: {name}"
     if effective(hparams, request, build).n_outputs_max < request.n_seq_max:
         return f"{request.n_seq_max} slots need a batch (-b) of as many tokens"

@@ -70,25 +70,17 @@ def budget(basis: Basis, launch: Launch, reserved: int, answers: Answers | None)
         _say_what_it_lacks(inputs, _lacks(inputs, asking, dry), notes)
     context = ContextSizes(inputs, basis.header, h, inputs.params) if h is not None else None
     lines = [] if refused else list(_lines(inputs, context, dry, notes))
-    lines += draft_lines(inputs, asking, notes)
-    lines += lines_of_projector(inputs, asking, notes)
-    lines = _corrected(inputs, lines, notes)
-    lines[0:0] = cuda_terms(lines, basis.pools)
-    lines.sort(key=lambda b: b.component is Component.POOL)
-    grows = () if context is None or refused else tuple(growth_of(context, lines))
-    pools = planned_pools(basis.pools, lines, inputs.margins, reserved, grows)
-    if context is not None and inputs.goes_by_free_memory:
-        pools = _overfull(inputs, pools, lines)
-    lacking = _lacks(inputs, asking, dry)
-    refusing = bool(refused) or lacking is True
-    fits = False if refusing else all_fit(pools)
+    lines = _all_lines(inputs, lines, asking, notes)
+    pools = _pools(inputs, None if refused else context, lines, reserved)
+    lacking = True if refused else _lacks(inputs, asking, dry)
+    fits = False if lacking else all_fit(pools)
     return Plan(
         model=_model_record(basis.about, inputs),
         context=_context(inputs, context, dry),
         buffers=placed(lines, pools),
         pools=pools,
         fits=None if fits and lacking is None else fits,
-        starts=False if refusing else all_start(pools),
+        starts=False if lacking else all_start(pools),
         outgrows=any_outgrows(pools),
         notes=tuple(notes),
         build=basis.build,
@@ -159,8 +151,21 @@ def _lines(
     yield from workspace_lines(context, layers)
 
 
+def _all_lines(
+    inputs: Inputs, lines: list[PlanBuffer], asking: Asking, notes: Notes
+) -> list[PlanBuffer]:
+    """With what is loaded beside the model, as earlier runs took it, backends' own memory last."""
+    every = [
+        *lines,
+        *draft_lines(inputs, asking, notes),
+        *lines_of_projector(inputs, asking, notes),
+    ]
+    every = _corrected(inputs, every, notes)
+    every[0:0] = cuda_terms(every, inputs.basis.pools)
+    return sorted(every, key=lambda line: line.component is Component.POOL)
+
+
 def _corrected(inputs: Inputs, lines: list[PlanBuffer], notes: Notes) -> list[PlanBuffer]:
-    """As earlier runs took them."""
     basis = inputs.basis
     if not basis.calibrations:
         return lines
@@ -171,7 +176,17 @@ def _corrected(inputs: Inputs, lines: list[PlanBuffer], notes: Notes) -> list[Pl
     return list(found)
 
 
-# --- the document -------------------------------------------------------------------------------
+# --- pools --------------------------------------------------------------------------------------
+
+
+def _pools(
+    inputs: Inputs, context: ContextSizes | None, lines: Sequence[PlanBuffer], reserved: int
+) -> tuple[PlanPool, ...]:
+    grows = tuple(growth_of(context, lines)) if context is not None else ()
+    pools = planned_pools(inputs.basis.pools, lines, inputs.margins, reserved, grows)
+    if context is not None and inputs.goes_by_free_memory:
+        return _overfull(inputs, pools, lines)
+    return pools
 
 
 def _overfull(
@@ -195,6 +210,9 @@ def _overfull(
         else pool
         for pool in pools
     )
+
+
+# --- the document -------------------------------------------------------------------------------
 
 
 def _model_record(about: Model, inputs: Inputs) -> ModelRecord:
