@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from arriero.base import limits
+from arriero.base.buffers import is_on_host
 from arriero.base.errors import ArrieroError, RecordError
 from arriero.base.words import Component
 from arriero.command import Command
@@ -23,7 +24,6 @@ from arriero.launch.launch import launch_of
 from arriero.launch.placement import workers
 from arriero.memory import Calibration, DryRuns, Planner
 from arriero.memory.calibration import calibrations_of, fingerprint, run_buffers, run_settings
-from arriero.memory.pools import is_on_host
 from arriero.record import DeviceRecord, Plan, Run, RunBuffer, RunSettings, Trial
 from arriero.store import Store, new_id
 

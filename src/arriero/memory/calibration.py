@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from arriero.base.buffers import HOST
 from arriero.base.words import Component, Method, Role, TrialOutcome
 from arriero.engine import Engine
 from arriero.gguf import Header, Model
@@ -27,7 +28,6 @@ from arriero.launch.context import context
 from arriero.launch.launch import Launch
 from arriero.machine import Pool
 from arriero.memory.placement import chosen_devices, layer_devices
-from arriero.memory.pools import HOST
 from arriero.record import (
     EngineRecord,
     Plan,

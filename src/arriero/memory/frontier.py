@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from arriero.base.buffers import HOST
 from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.command import Command
@@ -14,7 +15,6 @@ from arriero.launch import edits
 from arriero.launch.caches import DEFAULT_CACHE_MIB, DEFAULT_CHECKPOINTS
 from arriero.launch.context import PAD, context_step
 from arriero.launch.slots import slots_of
-from arriero.memory.pools import HOST
 from arriero.record import FrontierPoint, Plan, PlanPool
 
 Replan = Callable[[Command], Plan]

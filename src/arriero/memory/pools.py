@@ -8,9 +8,7 @@ from typing import Final
 
 import msgspec
 
-from arriero.base.buffers import HOST as HOST
-from arriero.base.buffers import is_on_host as is_on_host
-from arriero.base.buffers import pool_of as pool_of
+from arriero.base.buffers import HOST, pool_of
 from arriero.base.errors import UsageError
 from arriero.base.sizes import MIB, parse_size
 from arriero.base.words import Method

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from arriero.base.buffers import HOST
 from arriero.base.words import Component
 from arriero.experiment.diagnosis.protocols import Point, Sizes
-from arriero.memory.pools import HOST
 from arriero.memory.threads import http_threads
 from arriero.record import Plan
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from arriero.base.buffers import pool_of
 from arriero.base.words import Component
 from arriero.engine.oracle import DryRun
 from arriero.gguf import Model
@@ -32,14 +33,7 @@ from arriero.memory.plan.projector import lines_of_projector
 from arriero.memory.plan.unknown import unknown_lines
 from arriero.memory.plan.weights import weight_lines
 from arriero.memory.plan.workspace import workspace_lines
-from arriero.memory.pools import (
-    all_fit,
-    all_start,
-    any_outgrows,
-    placed,
-    planned_pools,
-    pool_of,
-)
+from arriero.memory.pools import all_fit, all_start, any_outgrows, placed, planned_pools
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanPool
 
 _SPREAD: Final = frozenset({Component.WEIGHTS, Component.KV, Component.RS})

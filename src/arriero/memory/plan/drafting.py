@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from arriero.base.buffers import is_on_host
 from arriero.base.words import Component, Method
 from arriero.engine.oracle import DryRun
 from arriero.gguf import Header
@@ -17,7 +18,6 @@ from arriero.memory.plan.context import ContextSizes
 from arriero.memory.plan.inputs import Inputs
 from arriero.memory.plan.lines import at_most, line, unknown
 from arriero.memory.plan.notes import Notes
-from arriero.memory.pools import is_on_host
 from arriero.record import PlanBuffer
 
 

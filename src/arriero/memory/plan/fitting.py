@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from arriero.base.buffers import HOST, is_on_host
 from arriero.launch.builds import AFTER_10435
 from arriero.launch.context import PAD
 from arriero.launch.params import EngineParams
@@ -18,7 +19,6 @@ from arriero.memory.plan.drafting import drafted_at
 from arriero.memory.plan.inputs import Inputs
 from arriero.memory.plan.notes import Notes
 from arriero.memory.plan.projector import share_of_projector
-from arriero.memory.pools import HOST, is_on_host
 
 _CEILING: Final = 2_000_000
 """Tensors times layers; a model of 235B has 1,128 times 94, and its fit takes 0.1 s."""

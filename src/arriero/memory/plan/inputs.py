@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from arriero.base.buffers import HOST
 from arriero.gguf import Header, Model
 from arriero.launch import Launch
 from arriero.launch.params import EngineParams
@@ -12,7 +13,7 @@ from arriero.machine import Pool
 from arriero.memory.calibration import Calibration
 from arriero.memory.hparams import lacks
 from arriero.memory.placement import CPU, chosen_devices, host_buffer, layer_devices
-from arriero.memory.pools import HOST, device_of, integrated
+from arriero.memory.pools import device_of, integrated
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

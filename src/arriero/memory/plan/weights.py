@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from arriero.base.buffers import is_on_host
 from arriero.base.words import Component, Method
 from arriero.engine.oracle import DryRun
 from arriero.memory.hparams import Hparams
@@ -22,7 +23,6 @@ from arriero.memory.plan.compared import note_drift
 from arriero.memory.plan.inputs import Inputs
 from arriero.memory.plan.lines import at_most, line, unknown
 from arriero.memory.plan.notes import Notes
-from arriero.memory.pools import is_on_host
 from arriero.record import PlanBuffer
 
 _COMPONENT = Component.WEIGHTS
