@@ -12,30 +12,26 @@ where that takes 1.7 ms), allocates more than 64 MiB, or gives a plan that canno
 
 from __future__ import annotations
 
-import argparse
 import copy
 import math
-import multiprocessing
 import os
 import random
 import resource
-import signal
 import struct
 import sys
 import tempfile
-import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import _cases
 import msgspec
+from _cases import WrongError
 
 from arriero.base.errors import ArrieroError, NotFoundError
 from arriero.command import Command, builtin_flags, parse_command
@@ -583,14 +579,6 @@ def split(parts: Parts, r: random.Random) -> Iterator[tuple[str, tuple[bytes, in
 # --- running them -------------------------------------------------------------------------------
 
 
-class HangError(Exception):
-    """More CPU time than a header may take."""
-
-
-class WrongError(Exception):
-    """A plan or a message that is not fit to be shown."""
-
-
 def run(case: Case) -> str:
     """What becomes of a case: ``plan``, or the id of an error."""
     try:
@@ -667,94 +655,36 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
-@dataclass
-class Done:
-    outcomes: Counter[str]
-    failures: list[tuple[int, str]]
-    slowest: tuple[float, int] = (0.0, -1)
-
-
-def work(first: int, count: int) -> Done:
-    allowed = limit_of_time()
-    done = Done(Counter(), [])
-    for number in range(first, first + count):
-        case = case_of(number)
-        start = time.process_time()
-        try:
-            signal.setitimer(signal.ITIMER_PROF, allowed)
-            try:
-                outcome = run(case)
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-            done.outcomes[outcome] += 1
-        except Exception as error:  # noqa: BLE001  whatever it is, it is what is looked for
-            frames = traceback.extract_tb(error.__traceback__)
-            place = [
-                frame for frame in frames if frame.filename != __file__ or frame.name == "run"
-            ][-1]
-            at = f"{Path(place.filename).name}:{place.lineno}"
-            done.failures.append((number, f"{type(error).__name__} at {at}: {error}"))
-        done.slowest = max(done.slowest, (time.process_time() - start, number))
-    return done
-
-
 @cache
 def limit_of_time() -> float:
     """Seconds of CPU time that a case may take here."""
-    start = time.process_time()
-    for number in range(TYPICAL):
-        with suppress(Exception):  # a failure is found when the case is run to be judged
-            run(case_of(number))
-    return TIMES * (time.process_time() - start) / TYPICAL
+    return _cases.limit_of_time(lambda n: run(case_of(n)), typical=TYPICAL, times=TIMES)
 
 
 def prepared() -> None:
     """From here on no case may take much longer than typical ones, or 64 MiB more than they did."""
-
-    def ring(signum: int, frame: object) -> None:
-        raise HangError(f"more than {TIMES} times what a typical case takes")
-
-    signal.signal(signal.SIGPROF, ring)
     limit_of_time()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 
+def work(first: int, count: int) -> _cases.Done:
+    """Run so many cases in one process."""
+    return _cases.work(case_of, run, range(first, first + count), limit_of_time())
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cases", type=int, default=100_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
+    parser = _cases.parser(__doc__, 100_000)
     parser.add_argument("--keep", type=Path, help="write failing files to this directory")
     options = parser.parse_args()
-    start = time.perf_counter()
-    total = Done(Counter(), [])
-    first = options.first or -len(kept())
-    end = options.first + options.cases
-    step = min(1000, -(-options.cases // options.workers))
-    begins = range(first, end, step)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, context, initializer=prepared) as pool:
-        for done in pool.map(work, begins, [min(step, end - at) for at in begins]):
-            total.outcomes += done.outcomes
-            total.failures += done.failures
-            total.slowest = max(total.slowest, done.slowest)
-    for number, what in total.failures[:50]:
-        print(f"case {number}: {what}")
-        if options.keep:
-            options.keep.mkdir(parents=True, exist_ok=True)
-            for name, (data, _) in case_of(number).files.items():
-                (options.keep / f"{number}-{name}").write_bytes(data)
-    for outcome, count in total.outcomes.most_common():
-        print(f"{count:8d}  {outcome}")
-    print(f"{len(total.failures):8d}  failures")
-    seconds, number = total.slowest
-    print(
-        f"{end - first} cases in {time.perf_counter() - start:.0f} s; the slowest took "
-        f"{seconds * 1000:.0f} ms of CPU time (case {number})"
-    )
-    return 1 if total.failures else 0
+    numbers = range(options.first or -len(kept()), options.first + options.cases)
+    done = _cases.run_all(work, numbers, options.workers, most=1000, prepared=prepared)
+    for number, _ in done.failures[: _cases.SHOWN] if options.keep else ():
+        options.keep.mkdir(parents=True, exist_ok=True)
+        for name, (data, _) in case_of(number).files.items():
+            (options.keep / f"{number}-{name}").write_bytes(data)
+    return 1 if done.failures else 0
 
 
 if __name__ == "__main__":

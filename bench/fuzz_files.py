@@ -10,20 +10,15 @@ takes many times what a typical case takes.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
 import random
-import signal
 import sys
 import tempfile
-import time
-import traceback
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+import _cases
+from _cases import WrongError
 
 from arriero.base.errors import ArrieroError
 from arriero.base.paste import is_hidden
@@ -49,14 +44,6 @@ PIECES: Final = (
     *("A=1 ", "ExecStart=", "Environment=", "command:", "cmd:", "macros:", "model = ", "image: "),
     *("CMD [", "args:"),
 )  # fmt: skip
-
-
-class HangError(Exception):
-    """Far more CPU time than a file of commands takes."""
-
-
-class WrongError(Exception):
-    """A check or a message that is not fit to be shown."""
 
 
 @cache
@@ -126,80 +113,28 @@ def run(number: int, place: Path) -> str:
     return "check"
 
 
-@dataclass
-class Done:
-    outcomes: Counter[str]
-    failures: list[tuple[int, str]]
-    slowest: tuple[float, int] = (0.0, -1)
-
-
-def work(first: int, count: int) -> Done:
+def work(first: int, count: int) -> _cases.Done:
     """Run so many cases in one process."""
-    done = Done(Counter(), [])
-    allowed = limit_of_time()
     with tempfile.TemporaryDirectory() as name:
-        for number in range(first, first + count):
-            start = time.process_time()
-            try:
-                signal.setitimer(signal.ITIMER_PROF, allowed)
-                try:
-                    done.outcomes[run(number, Path(name))] += 1
-                finally:
-                    signal.setitimer(signal.ITIMER_PROF, 0)
-            except Exception as error:  # noqa: BLE001  whatever it is, it is what is looked for
-                frame = traceback.extract_tb(error.__traceback__)[-1]
-                at = f"{Path(frame.filename).name}:{frame.lineno}"
-                done.failures.append((number, f"{type(error).__name__} at {at}: {error}"))
-            done.slowest = max(done.slowest, (time.process_time() - start, number))
-    return done
+
+        def in_place(number: int) -> str:
+            return run(number, Path(name))
+
+        return _cases.work(int, in_place, range(first, first + count), limit_of_time())
 
 
 @cache
 def limit_of_time() -> float:
     """Seconds of CPU time that a case may take here."""
-
-    def ring(_number: int, _frame: object) -> None:
-        raise HangError(f"more than {TIMES} times what a typical case takes")
-
-    signal.signal(signal.SIGPROF, ring)
     with tempfile.TemporaryDirectory() as name:
-        start = time.process_time()
-        for number in range(TYPICAL):
-            try:
-                run(number, Path(name))
-            except Exception:  # noqa: BLE001, S112  it is found when the case is run to be judged
-                continue
-        return TIMES * (time.process_time() - start) / TYPICAL
+        return _cases.limit_of_time(lambda n: run(n, Path(name)), typical=TYPICAL, times=TIMES)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    start = time.perf_counter()
-    total = Done(Counter(), [])
-    end = options.first + options.cases
-    step = min(500, -(-options.cases // options.workers))
-    begins = range(options.first, end, step)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, context) as pool:
-        for done in pool.map(work, begins, [min(step, end - at) for at in begins]):
-            total.outcomes += done.outcomes
-            total.failures += done.failures
-            total.slowest = max(total.slowest, done.slowest)
-    for number, what in total.failures[:50]:
-        print(f"case {number}: {what}")
-    for outcome, count in total.outcomes.most_common():
-        print(f"{count:8d}  {outcome}")
-    print(f"{len(total.failures):8d}  failures")
-    seconds, number = total.slowest
-    print(
-        f"{options.cases} cases in {time.perf_counter() - start:.0f} s; the slowest took "
-        f"{seconds * 1000:.0f} ms of CPU time (case {number})"
-    )
-    return 1 if total.failures else 0
+    options = _cases.parser(__doc__, 10_000).parse_args()
+    numbers = range(options.first, options.first + options.cases)
+    done = _cases.run_all(work, numbers, options.workers, most=500)
+    return 1 if done.failures else 0
 
 
 if __name__ == "__main__":
