@@ -67,7 +67,7 @@ ARGS=(-m "$MODEL" -c 64k  # small
         ("llama-server -m 'a'\\ \"b\" \\\n  -c 1", context, "llama-server -m 'a'\\ \"b\" -c 65536"),
         ('llama-server "${ARGS[@]}" -np 2', lambda c: c.with_value("-np", "4"),
          'llama-server "${ARGS[@]}" -np 4'),
-        ('llama-server "${ARGS[@]}" -np 2', lambda c: c.without("-np").with_switch("--jinja", True),
+        ('llama-server "${ARGS[@]}" -np 2', lambda c: c.without("-np").with_value("--jinja", "on"),
          'llama-server "${ARGS[@]}" --jinja'),
         ('llama-server "${ARGS[@]}" "$@"', context,
          'llama-server -m "$MODEL" -c 65536 --alias "$1" "$@"'),

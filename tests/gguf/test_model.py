@@ -40,7 +40,6 @@ def test_memory_class(file: str, memory_class: str, recurrent: int) -> None:
     assert (model.n_layer, model.n_recurrent_layer) == (2, recurrent)
     assert model.n_ctx_train == 256
     assert model.n_vocab == 128
-    assert model.has_recurrent_state is (recurrent > 0)
 
 
 def test_layers_of_the_trunk_without_next_token_layers(tmp_path: Path) -> None:
@@ -70,7 +69,6 @@ def test_unknown_architecture_is_no_guess(tmp_path: Path) -> None:
     assert model.memory_class == "unknown"
     assert model.n_layer == 7
     assert model.n_recurrent_layer is None
-    assert model.has_recurrent_state is None
 
 
 def test_hybrid_without_its_keys_has_unknown_layers(tmp_path: Path) -> None:

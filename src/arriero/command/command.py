@@ -18,7 +18,6 @@ from arriero.command.shell import check_stray, join_words, split_text
 _TRUTHY: Final = frozenset({"on", "enabled", "true", "1"})
 _FALSEY: Final = frozenset({"off", "disabled", "false", "0"})
 _STAND_IN: Final = re.compile(r"--(?:embd|fim|gpt-oss|vision)-.*-(?:default|spec)\Z")
-_SPLIT_FILE: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
 
 
 @dataclass(frozen=True)
@@ -234,10 +233,6 @@ class Command:
             return self.spliced(items[-1].at + 1, items[-1].end, values)
         return self._appended([name, *values])
 
-    def with_switch(self, name: str, on: bool) -> Command:
-        """The same command with one switch on or off; see ``with_value``."""
-        return self.with_value(name, "on" if on else "off")
-
     def without(self, name: str) -> Command:
         """The same command without the flag, by any alias, and without words that set its variable.
 
@@ -299,17 +294,6 @@ class Command:
         """The model file as typed, or its first part; None if it is not a local file."""
         source, where = self.model_source()
         return where if source is ModelSource.FILE else None
-
-    def model_files(self) -> tuple[str, ...]:
-        """All files of the model: the parts of ``name-00001-of-00003.gguf``, or the one file."""
-        path = self.model_path()
-        if path is None:
-            return ()
-        parts = _SPLIT_FILE.search(path)
-        if parts is None:
-            return (path,)
-        stem, total = path[: parts.start()], int(parts.group(2))
-        return tuple(f"{stem}-{part:05}-of-{total:05}.gguf" for part in range(1, total + 1))
 
     def secrets(self) -> frozenset[str]:
         """Values of flags and variables that must never be written: keys, tokens, passwords.

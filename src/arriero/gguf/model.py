@@ -30,13 +30,6 @@ class Model:
     n_vocab: int | None
     file_bytes: int
 
-    @property
-    def has_recurrent_state(self) -> bool | None:
-        """Whether a context allocates RS; None for an unknown architecture."""
-        if self.memory_class is MemoryClass.UNKNOWN:
-            return None
-        return self.memory_class in (MemoryClass.RECURRENT, MemoryClass.HYBRID)
-
 
 def describe(header: Header) -> Model:
     """What the header says about the model.
