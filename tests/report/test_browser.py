@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LIGHT, DARK = "light", "dark"
+WIDE = 1920
 PAGES = {
     **{name: html(diagnoses()[name]) for name in ("example", "hostile", "gpus", "unicode")},
     **{
@@ -89,6 +90,10 @@ async def look(tab: Tab, page: Path, width: int, scheme: str) -> dict[str, Any]:
         "scripts": await tab.value("document.scripts.length"),
         "page": await tab.value("getComputedStyle(document.body).backgroundColor"),
         "wider": await tab.value("(e => e.scrollWidth - e.clientWidth)(document.documentElement)"),
+        "cut": await tab.value(
+            "[...document.querySelectorAll('.scroll')]"
+            ".filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)"
+        ),
         "bars": await tab.value(
             "[...document.querySelectorAll('rect')]"
             ".filter(r => r.getBoundingClientRect().width > 0).length"
@@ -136,10 +141,12 @@ async def visit(
 def test_the_page_in_a_browser(name: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(PAGES[name], encoding="utf-8")
-    looks = list(itertools.product((390, 1100), (LIGHT, DARK)))
+    looks = [*itertools.product((390, 1100), (LIGHT, DARK)), (WIDE, LIGHT)]
     views = asyncio.run(visit(page, tmp_path / "profile", looks))
-    for (_, scheme), seen in zip(looks, views, strict=True):
+    for (width, scheme), seen in zip(looks, views, strict=True):
         check(name, page, scheme, seen)
+        if width == WIDE:
+            assert seen["cut"] == [], "a table is cut off although the screen has room for it"
 
 
 def check(name: str, page: Path, scheme: str, seen: dict[str, Any]) -> None:
