@@ -82,6 +82,18 @@ def test_the_list_and_each_gotcha_keep_to_their_width(width: int) -> None:
             assert f"{seen.build}  {seen.verdict}" in shown
 
 
+def test_the_list_says_what_each_is_about() -> None:
+    every = shipped_entries()
+    for width, lines in ((160, 1), (80, 2)):
+        listed = terminal(every, width=width).splitlines()
+        assert len(listed) == lines * len(every.gotchas) + (lines == 1)
+        for one in every.gotchas:
+            at = next(i for i, line in enumerate(listed) if line.split()[0] == one.id)
+            told = " ".join(" ".join(listed[at : at + lines]).split())
+            begin = f"{one.id} {one.severity}{',' * (lines - 1)} {one.status} {one.title[:60]}"
+            assert told.startswith(begin), told
+
+
 def test_words_of_strangers_reach_no_terminal_as_commands() -> None:
     found = check(
         ["llama-server", "-m", "\x1b[31mx", "--\x1b]0;x"], CheckOptions(assume_build=10434)

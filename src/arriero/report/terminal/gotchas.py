@@ -5,29 +5,31 @@ from __future__ import annotations
 from typing import Final
 
 from arriero.record import GotchaEntry, Gotchas, GotchaVerdict, Verdicts
-from arriero.report.terminal.lines import NARROW, Line, bullet, grid, titled, wrapped
-from arriero.report.view.text import cut, pad, printable, wrap
+from arriero.report.terminal.lines import NARROW, Line, bullet, gap, grid, natural, titled, wrapped
+from arriero.report.view.text import cells, cut, pad, printable, wrap
 
+_TITLE: Final = 60
+"""Cells of a title that say what it is about."""
 _SHOWN: Final = {"reproduced": "good", "not reproduced": "bad", "could not run": "open"}
 
 
 def every_lines(doc: Gotchas, width: int) -> list[Line]:
-    """One line for each: id, severity, standing, builds, number of reproductions."""
-    if width < NARROW:
-        return [line for one in doc.gotchas for line in _listed(one, width)]
-    heads = ("ID", "SEVERITY", "STATUS", "RUNS", "BUILDS")
-    rows = [
-        (g.id, g.severity, g.status, str(len(g.reproductions)), _builds(g)) for g in doc.gotchas
-    ]
-    return grid(heads, rows, width, right=[3], last=width)
+    """What each is about: on one line where most of its title has room there, else on two."""
+    heads = ("ID", "SEVERITY", "STATUS", "WHAT HAPPENS")
+    rows = [(one.id, one.severity, one.status, printable(one.title)) for one in doc.gotchas]
+    if width - sum(natural(heads, rows)[:-1]) - 3 * gap(width) >= _TITLE:
+        return grid(heads, rows, width, last=width)
+    return [line for one in doc.gotchas for line in _listed(one, width)]
 
 
 def _listed(one: GotchaEntry, width: int) -> list[Line]:
-    return [Line(cut(one.id, width)), *bullet(f"{one.severity}, {one.status}", width)]
-
-
-def _builds(one: GotchaEntry) -> str:
-    return " ".join(map(str, one.builds)) or "–"
+    standing = f"{one.severity}, {one.status}"
+    whole = cells(one.id) + gap(width) + cells(standing) <= width
+    head = [Line(f"{one.id}{' ' * gap(width)}{standing}", "head", len(one.id))]
+    apart = [Line(cut(one.id, width), "head"), *bullet(standing, width)]
+    title = printable(one.title)
+    told = bullet(title, width) if width < NARROW else [Line("  " + cut(title, width - 2))]
+    return [*(head if whole else apart), *told]
 
 
 def one_lines(doc: GotchaEntry, width: int) -> list[Line]:
