@@ -19,15 +19,15 @@ from arriero.experiment.diagnosis import (
     run_diagnosis,
 )
 from arriero.jobs._baseline import survey
+from arriero.jobs._bench import bench_of
 from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain
 from arriero.logs.model import Failure
-from arriero.machine import device_memory, free_host_memory
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
 from arriero.record import NOT_KEPT, Diagnosis, Trial
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
-from arriero.trial import Bench, Patience
+from arriero.trial import Patience
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,12 @@ def diagnose(
     recorder = Recorder(store, ground)
     planner = recorder.planner
     with scratch_directory(temporary_directory()) as scratch:
-        bench = Bench(
-            engine=ground.engine,
+        bench = bench_of(
+            ground,
+            scratch,
             limit=options.limit,
-            host_free=free_host_memory(ground.pools),
-            scratch=scratch,
-            cwd=Path.cwd(),
-            redactor=ground.redactor,
-            device_memory=device_memory,
             patience=options.patience,
-            on_libraries=recorder.found,
+            found=recorder.found,
         )
         # a header that can be planned with is one that can be written again
         runner = EngineRunner(bench, model=ground.model_path if planner else None)

@@ -8,8 +8,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,19 +19,20 @@ from arriero.base.paths import StrPath, texts
 from arriero.base.redact import Redactor
 from arriero.base.words import Phase, TrialOutcome
 from arriero.jobs._baseline import Ground, survey
+from arriero.jobs._bench import bench_of
 from arriero.jobs._engine import failure_of, misfit_of
 from arriero.jobs._runs import Recorder
 from arriero.launch import Mode, Serving
 from arriero.logs.model import Failure
-from arriero.machine import device_memory, free_host_memory
 from arriero.machine.cpu import INSTEAD
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
-from arriero.record import NOT_KEPT, Baseline, Peak, Requests, Speed, Verification
+from arriero.record import NOT_KEPT, Peak, Requests, Speed, Trial, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
-from arriero.trial import Bench, LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
-from arriero.trial.load import Client, kind_of, slots_in
+from arriero.trial import LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
+from arriero.trial.load import Client, Reply, kind_of, slots_in
 
+_INTERRUPTED: Final = ("the load: it was interrupted",)
 _PROPS_S: Final = 10.0
 """Seconds that a server may take to say what it is."""
 
@@ -75,47 +75,24 @@ def verify(
     ground = survey(
         texts(words), engine=options.engine, limit=options.limit, environ=environ, verb="verify"
     )
+
+    def kept(**shown: Any) -> Verification:
+        target = " ".join(ground.command.safe_argv())
+        found = _with(target, started, baseline=ground.baseline, **shown)
+        return _kept(found, store, ground.redactor)
+
     unfit = misfit_of(ground.engine, ground.command)
     if unfit is not None and unfit.sure:
-        found = _not_started(ground, failure_of(unfit), started)
-        return _kept(found, store, ground.redactor)
+        skipped = ("the start and the load: this engine cannot run on this CPU",)
+        return kept(failure=failure_of(unfit), skipped=skipped, notes=(INSTEAD,))
     recorder = Recorder(store, ground)
-    with scratch_directory(temporary_directory()) as scratch:
-        bench = Bench(
-            engine=ground.engine,
-            limit=options.limit,
-            host_free=free_host_memory(ground.pools),
-            scratch=scratch,
-            cwd=Path.cwd(),
-            redactor=ground.redactor,
-            device_memory=device_memory,
-            patience=options.patience,
-            on_libraries=recorder.found,
-        )
-        spec = TrialSpec(
-            n=1,
-            purpose="verification",
-            command=ground.command,
-            change={},
-            workload=options.workload,
-        )
-        watch = progress or Silent()
-        watch.begin(1)
-        watch.step("starting and loading the server", f"{options.requests} requests or more")
-        try:
-            trial = run_trial(spec, bench)
-        except KeyboardInterrupt:
-            trial = None
-        finally:
-            watch.end()
-    target = " ".join(ground.command.safe_argv())
-    if trial is None:
-        return _kept(_interrupted(target, started, ground.baseline), store, ground.redactor)
+    try:
+        trial = _run(ground, options, recorder, progress or Silent())
+    except KeyboardInterrupt:
+        return kept(skipped=_INTERRUPTED, complete=False)
     recorder.ran(ground.command, trial)
     recorder.close()
-    verification = Verification(
-        id=new_id("veri"),
-        target=target,
+    return kept(
         verified=trial.outcome is TrialOutcome.SERVED and all(s.shown_by for s in trial.steps),
         steps=trial.steps,
         skipped=trial.skipped,
@@ -126,11 +103,33 @@ def verify(
         growth_per_request=trial.growth_per_request,
         speed=trial.speed,
         trial=trial,
-        baseline=ground.baseline,
         notes=(f"the engine was compiled for {unfit.told}",) if unfit else (),
-        seconds=round(time.monotonic() - started, 2),
     )
-    return _kept(verification, store, ground.redactor)
+
+
+def _run(ground: Ground, options: VerifyOptions, recorder: Recorder, watch: Progress) -> Trial:
+    """The one trial of a verification."""
+    spec = TrialSpec(
+        n=1,
+        purpose="verification",
+        command=ground.command,
+        change={},
+        workload=options.workload,
+    )
+    with scratch_directory(temporary_directory()) as scratch:
+        bench = bench_of(
+            ground,
+            scratch,
+            limit=options.limit,
+            patience=options.patience,
+            found=recorder.found,
+        )
+        watch.begin(1)
+        watch.step("starting and loading the server", f"{options.requests} requests or more")
+        try:
+            return run_trial(spec, bench)
+        finally:
+            watch.end()
 
 
 def verify_url(
@@ -150,71 +149,47 @@ def verify_url(
     try:
         result = asyncio.run(_load(server, options))
     except KeyboardInterrupt:
-        return _kept(_interrupted(url, started, None), store, redactor)
-    broken = result.broken
-    failure = None
-    if broken is not None:
-        failure = Failure(
-            kind=kind_of(broken),
-            phase=Phase.SERVING,
-            fatal=broken.status is None,
-            line=0,
-            text=broken.error,
-        )
-    verification = Verification(
-        id=new_id("veri"),
-        target=url,
+        stopped = _with(url, started, skipped=_INTERRUPTED, complete=False)
+        return _kept(stopped, store, redactor)
+    failure = _failure(result.broken) if result.broken is not None else None
+    found = _with(
+        url,
+        started,
         verified=failure is None and all(step.shown_by for step in result.steps),
         steps=tuple(result.steps),
         skipped=(*result.skipped, "memory: the server was not started by arriero"),
         requests=result.requests,
         failure=failure,
-        peak=Peak(),
-        headroom=None,
-        growth_per_request=None,
         speed=result.speed,
-        seconds=round(time.monotonic() - started, 2),
     )
-    return _kept(verification, store, redactor)
+    return _kept(found, store, redactor)
 
 
-def _not_started(ground: Ground, failure: Failure, started: float) -> Verification:
-    """For an engine that is known to end at its start."""
-    return Verification(
-        id=new_id("veri"),
-        target=" ".join(ground.command.safe_argv()),
-        verified=False,
-        steps=(),
-        skipped=("the start and the load: this engine cannot run on this CPU",),
-        requests=Requests(),
-        failure=failure,
-        peak=Peak(),
-        headroom=None,
-        growth_per_request=None,
-        speed=Speed(),
-        baseline=ground.baseline,
-        notes=(INSTEAD,),
-        seconds=round(time.monotonic() - started, 2),
+def _failure(broken: Reply) -> Failure:
+    """What a request that broke says of a server whose log is not seen."""
+    fatal = broken.status is None
+    return Failure(
+        kind=kind_of(broken), phase=Phase.SERVING, fatal=fatal, line=0, text=broken.error
     )
 
 
-def _interrupted(target: str, started: float, baseline: Baseline | None) -> Verification:
-    return Verification(
+def _with(target: str, started: float, **shown: Any) -> Verification:
+    """A verification that shows this and nothing else."""
+    nothing = Verification(
         id=new_id("veri"),
         target=target,
         verified=False,
         steps=(),
-        skipped=("the load: it was interrupted",),
+        skipped=(),
         requests=Requests(),
         failure=None,
         peak=Peak(),
         headroom=None,
         growth_per_request=None,
         speed=Speed(),
-        baseline=baseline,
-        complete=False,
         seconds=round(time.monotonic() - started, 2),
     )
+    return msgspec.structs.replace(nothing, **shown)
 
 
 def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verification:
@@ -272,42 +247,7 @@ def _reason(error: Exception) -> str:
 
 
 async def _load(server: Serving, options: VerifyOptions) -> LoadResult:
-    import aiohttp
-
-    try:
-        async with Client(server, _PROPS_S) as client:
-            status, props = await client.call("GET", "/props")
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise NotFoundError(
-            f"nothing answers at {server.url('')}: {_reason(error)}",
-            hint="is the server running, and is the address right?",
-            id="no-server",
-        ) from None
-    if 300 <= status < 400:
-        raise UsageError(
-            f"{server.url('')} answers with a redirect ({status})",
-            hint="give the address that it leads to",
-            id="redirect",
-        )
-    if status == 401:
-        asks = "refuses this API key" if server.api_keys else "asks for an API key"
-        raise UsageError(f"the server {asks}", hint="give it with --api-key")
-    if status == 503:
-        raise NotFoundError("the server is still loading its model", hint="try again", id="loading")
-    if isinstance(props, dict) and props.get("role") == "router":
-        raise UsageError(
-            f"a router answers at {server.url('')}: each of its models is a server of its own",
-            hint="give the address of one: its port stands in brackets in the router's log",
-            id="router",
-        )
-    try:
-        n_slots, n_ctx_slot = slots_in(props)
-        if not (1 <= n_slots <= limits.SLOTS and 1 <= n_ctx_slot <= limits.SLOT_CONTEXT):
-            raise ValueError
-    except ValueError:
-        raise NotFoundError(
-            f"what answers at {server.url('')} is not a llama-server", id="not-llama-server"
-        ) from None
+    n_slots, n_ctx_slot = await _slots(server)
 
     async def answered(_: int) -> None:
         return None
@@ -327,3 +267,54 @@ async def _load(server: Serving, options: VerifyOptions) -> LoadResult:
         answered=answered,
     )
     return result
+
+
+async def _slots(server: Serving) -> tuple[int, int]:
+    """Slots and context of each, of what answers there.
+
+    Raises:
+        UsageError: It cannot be asked so.
+        NotFoundError: It is no llama-server that is ready.
+    """
+    import aiohttp
+
+    try:
+        async with Client(server, _PROPS_S) as client:
+            status, props = await client.call("GET", "/props")
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise NotFoundError(
+            f"nothing answers at {server.url('')}: {_reason(error)}",
+            hint="is the server running, and is the address right?",
+            id="no-server",
+        ) from None
+    _refuse(server, status, props)
+    try:
+        n_slots, n_ctx_slot = slots_in(props)
+        if not (1 <= n_slots <= limits.SLOTS and 1 <= n_ctx_slot <= limits.SLOT_CONTEXT):
+            raise ValueError
+    except ValueError:
+        raise NotFoundError(
+            f"what answers at {server.url('')} is not a llama-server", id="not-llama-server"
+        ) from None
+    return n_slots, n_ctx_slot
+
+
+def _refuse(server: Serving, status: int, props: Any) -> None:
+    """Raise for an answer that says why there is no load to put on this server."""
+    if 300 <= status < 400:
+        raise UsageError(
+            f"{server.url('')} answers with a redirect ({status})",
+            hint="give the address that it leads to",
+            id="redirect",
+        )
+    if status == 401:
+        asks = "refuses this API key" if server.api_keys else "asks for an API key"
+        raise UsageError(f"the server {asks}", hint="give it with --api-key")
+    if status == 503:
+        raise NotFoundError("the server is still loading its model", hint="try again", id="loading")
+    if isinstance(props, dict) and props.get("role") == "router":
+        raise UsageError(
+            f"a router answers at {server.url('')}: each of its models is a server of its own",
+            hint="give the address of one: its port stands in brackets in the router's log",
+            id="router",
+        )

@@ -12,6 +12,7 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Component, Kind, LimitKind, TrialOutcome
 from arriero.experiment.diagnosis import boundary
 from arriero.gguf import presets, write_model
+from arriero.jobs import _bench
 from arriero.jobs import diagnose as job
 from arriero.process import Limit
 from arriero.record import Diagnosis
@@ -107,7 +108,7 @@ def test_the_start_as_given_is_left_out_where_its_failure_is_known(
 def test_nothing_is_started_that_could_take_the_machine_down(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "free_host_memory", lambda _: 512 << 20)
+    monkeypatch.setattr(_bench, "free_host_memory", lambda _: 512 << 20)
     found = run(hybrid, "-c", "512", "-np", "32")
     assert found.launches == 1
     assert found.verdict is None
@@ -118,7 +119,7 @@ def test_nothing_is_started_that_could_take_the_machine_down(
 def test_not_even_the_smallest_start_may_take_the_machine_down(
     run: RUN, hybrid: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "free_host_memory", lambda _: 16 << 20)
+    monkeypatch.setattr(_bench, "free_host_memory", lambda _: 16 << 20)
     found = run(hybrid, "-c", "512", "-np", "1")
     assert (found.launches, found.verdict) == (0, None)
     assert any("even one slot" in note and "--limit" in note for note in found.notes)
