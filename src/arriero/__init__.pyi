@@ -1,4 +1,5 @@
 from .base.errors import ArrieroError as ArrieroError
+from .base.words import LimitKind as LimitKind
 from .jobs.check import CheckOptions as CheckOptions
 from .jobs.check import check as check
 from .jobs.check import check_file as check_file
@@ -13,6 +14,8 @@ from .jobs.verify import verify as verify
 from .jobs.verify import verify_url as verify_url
 from .memory.pools import parse_pools as parse_pools
 from .process.model import Limit as Limit
+from .record.files import encode as encode
 from .store.store import Store as Store
+from .trial.run import Patience as Patience
 
 __version__: str
