@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -324,23 +324,6 @@ class _Checking:
         held = self._pools(header, devices, around)
         build = engine.build if engine is not None else build
 
-        @functools.cache
-        def planner() -> Planner | None:
-            if header is None:
-                return None
-            from arriero.memory import Planner
-
-            path = self.cwd / Path(header.parts[0].name)
-            return Planner(header, held, model=path, build=build, mmproj=projector)
-
-        def planned(changed: Command) -> Plan | None:
-            try:
-                plans = planner()
-                return plans.quick(changed) if plans is not None else None
-            except ArrieroError as error:
-                notes.append(f"no plan: {error.message}")
-                return None
-
         return Facts(
             command=command,
             build=build,
@@ -352,10 +335,36 @@ class _Checking:
             workers_or_none=self._workers(command, devices),
             refused=refused,
             misfit=self._misfit(command, engine, source),
-            planner=planned,
+            planner=self._planner(header, held, build, projector, notes),
             around=around,
             own=engine is not None or build in KNOWN,
         )
+
+    def _planner(
+        self,
+        header: Header | None,
+        held: Sequence[Pool],
+        build: int | None,
+        projector: Header | None,
+        notes: list[str],
+    ) -> Callable[[Command], Plan | None]:
+        """Plans by formulas, made from the first one on."""
+
+        @functools.cache
+        def plans(header: Header) -> Planner:
+            from arriero.memory import Planner
+
+            path = self.cwd / Path(header.parts[0].name)
+            return Planner(header, held, model=path, build=build, mmproj=projector)
+
+        def planned(changed: Command) -> Plan | None:
+            try:
+                return plans(header).quick(changed) if header is not None else None
+            except ArrieroError as error:
+                notes.append(f"no plan: {error.message}")
+                return None
+
+        return planned
 
     def _misfit(self, command: Command, engine: Engine | None, source: _Source) -> Misfit | None:
         """Only for a command that would run here: a file's may be another machine's."""
