@@ -15,7 +15,7 @@ from arriero.record import NOT_KEPT, Explanations, History, HistoryEntry, Slope
 from arriero.report.terminal import TerminalLayout
 from arriero.report.terminal.diagnosis import LINES
 from arriero.report.terminal.trials import trial_blocks
-from arriero.report.view.text import cells, command, encoded, printable, wrap
+from arriero.report.view.text import cells, command, cut, encoded, printable, wrap
 from arriero.report.view.trials import table
 from tests.examples import example_diagnosis, example_explanation
 from tests.report.laid_out import terminal
@@ -367,6 +367,8 @@ def test_history_is_one_line_each() -> None:
 
 def test_wide_characters_count_twice() -> None:
     assert cells("模型") == 4
+    assert cells("☎\ufe0f") == 2  # shown as a picture, which a sum over characters does not see
+    assert cells(cut("☎\ufe0f☎\ufe0f☎\ufe0f", 4)) <= 4
     assert cells("e\u0301") == 1
     assert all(cells(line) <= 7 for line in wrap("模型模型模型模型 abc", 7, first="> "))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from arriero.base.paste import is_hidden, quote
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
+_WIDER: Final = "\ufe0f"
+"""After a sign, it is shown as a picture of two cells."""
 _ASCII = str.maketrans(
     {"×": "x", "·": "|", "–": "-", "→": ">", "←": "<", "…": "~", "≤": "<", "−": "-"}
 )
@@ -50,26 +52,27 @@ def cells(text: str) -> int:
     """Columns that ``text`` takes in a terminal."""
     if text.isascii():
         return len(text)
-    return sum(_cells(char) for char in text)
+    from rich.cells import cell_len  # late: its tables take longer to load than most commands
+
+    return cell_len(text)
 
 
-def _cells(char: str) -> int:
-    if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+def _fitting(text: str, width: int) -> int:
+    """How many characters of ``text`` fit into ``width`` cells, from its start."""
+    used = 0
+    for index, char in enumerate(text):
+        wider = char == _WIDER and index > 0
+        used += cells(text[index - 1] + char) - cells(text[index - 1]) if wider else cells(char)
+        if used > width:
+            return index
+    return len(text)
 
 
 def cut(text: str, width: int) -> str:
     """The start of ``text`` in at most ``width`` cells, with an ellipsis where it was cut."""
     if cells(text) <= width:
         return text
-    used, kept = 0, []
-    for char in text:
-        used += _cells(char)
-        if used > width - 1:
-            break
-        kept.append(char)
-    return "".join(kept) + "…" * (width > 0)
+    return text[: _fitting(text, width - 1)] + "…" * (width > 0)
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
@@ -89,21 +92,12 @@ def wrap(text: str, width: int, *, first: str = "", rest: str | None = None) -> 
             lines.append(line)
             line, empty = rest, True
         while word and cells(line) + (not empty) + cells(word) > width:
-            head = _head(word, max(1, width - cells(line)))
+            head = word[: max(1, _fitting(word, max(1, width - cells(line))))]
             lines.append(line + head)
             line, word = rest, word[len(head) :]
         line = line + word if empty else f"{line} {word}"
         empty = False
     return [*lines, line.rstrip()]
-
-
-def _head(word: str, width: int) -> str:
-    used = 0
-    for index, char in enumerate(word):
-        used += _cells(char)
-        if used > width:
-            return word[: max(index, 1)]
-    return word
 
 
 def words(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
