@@ -348,18 +348,20 @@ class _Checking:
         projector: Header | None,
         notes: list[str],
     ) -> Callable[[Command], Plan | None]:
-        """Plans by formulas, made from the first one on."""
+        """Plans by formulas; the room that makes them is loaded for the first one."""
+        if header is None:
+            return lambda _: None
+        path = self.cwd / Path(header.parts[0].name)
 
         @functools.cache
-        def plans(header: Header) -> Planner:
+        def plans() -> Planner:
             from arriero.memory import Planner
 
-            path = self.cwd / Path(header.parts[0].name)
             return Planner(header, held, model=path, build=build, mmproj=projector)
 
         def planned(changed: Command) -> Plan | None:
             try:
-                return plans(header).quick(changed) if header is not None else None
+                return plans().quick(changed)
             except ArrieroError as error:
                 notes.append(f"no plan: {error.message}")
                 return None
