@@ -118,8 +118,8 @@ def refuse_other_uses(command: Command) -> None:
     only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
     if only is not None:
         raise UsageError(
-            f"with {only} the server only prints something and ends",
-            hint="leave it out",
+            f"with {only} the server prints something and ends: there is nothing to run",
+            hint=f"leave out {only}",
             id="ends-at-once",
         )
     source, _ = command.model_source()

@@ -146,7 +146,7 @@ def test_a_start_is_cut_off_when_the_time_is_over(
     assert found.verdict is None
     (trial,) = found.trials
     assert not trial.valid
-    assert trial.why_invalid == "cut off: --max-time was over"
+    assert trial.why_invalid == "cut off: --max-time ran out"
     assert any("--max-time" in note for note in found.notes)
 
 

@@ -137,7 +137,7 @@ class Boundaries:
             trial = self._trials.run(purpose, command, base.env, requests=requests)
             if not trial.valid:
                 self._record.notes.append(
-                    f"{line.flag} {value}: {trial.why_invalid}; proves nothing"
+                    f"{line.flag} {value} does not count: {trial.why_invalid}"
                 )
                 return
             if requests and trial.outcome is TrialOutcome.READY:
@@ -193,8 +193,8 @@ class Boundaries:
             self._copy = self._runner.weightless()
             if self._copy is not None:
                 self._record.notes.append(
-                    "boundaries were searched on a copy of the model without weights, to stay"
-                    " within --max-time, and confirmed by two runs of the real one"
+                    "boundaries were searched with a copy of the model without weights, to keep"
+                    " to --max-time, and confirmed by two runs of the model itself"
                 )
         return self._copy
 
@@ -212,6 +212,8 @@ class Boundaries:
             runs.append(self._trials.run(purpose, line.command(value), base.env))
             if runs[-1].outcome is not wanted:
                 gone = {"served": None} if wanted is TrialOutcome.SERVED else {"fails": None}
-                edge = msgspec.structs.replace(edge, note="not confirmed with weights", **gone)
+                edge = msgspec.structs.replace(
+                    edge, note="runs of the model itself did not confirm it", **gone
+                )
         trials = (*edge.trials, *(trial.n for trial in runs))
         self._record.boundaries[line.flag] = msgspec.structs.replace(edge, trials=trials)

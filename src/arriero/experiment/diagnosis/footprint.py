@@ -18,7 +18,7 @@ _PROBES: Final = 16
 
 
 def kept_by_host(plan: Plan) -> int | None:
-    """Bytes of the host's that a start takes and nothing can drop.
+    """Bytes of host memory that a start takes and that cannot be dropped again.
 
     Pages of the file can be dropped, and what graph metadata reserves is hardly touched.
     """

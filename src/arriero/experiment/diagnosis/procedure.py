@@ -65,7 +65,7 @@ class _Procedure:
             self.record.notes.append(str(why))
         except KeyboardInterrupt:
             self.record.interrupted = True
-            self.record.notes.append("interrupted: what is here was shown before that")
+            self.record.notes.append("interrupted: this record holds what was shown until then")
         else:
             self.record.complete = True
         finally:
@@ -133,7 +133,7 @@ class _Procedure:
             return False
         self.record.blame(self.trials.with_component(failure, self.problem.command), None)
         self.record.notes.append(
-            "the command as given was not started: its failure is from the log"
+            "the command as given was not started: its failure was read from the log"
         )
         return True
 
@@ -144,8 +144,8 @@ class _Procedure:
             return False
         self.record.notes.append(
             f"{what} would take about {human(needed)}; this machine has"
-            f" {human(self.runner.host_free or 0)} free, and nothing would stop it:"
-            " use --limit, --from-log or --as-given"
+            f" {human(self.runner.host_free or 0)} free, and nothing would stop it: set a --limit,"
+            " give the log of a failed start (--from-log), or start it all the same (--as-given)"
         )
         self.record.not_tried.append(f"{what} (--as-given starts it all the same)")
         return True
@@ -187,8 +187,8 @@ class _Procedure:
         if devices and layers(given) != 0:
             small = {"-ngl": "0", "-np": "1", "-c": str(SMALL_CONTEXT)}
             env = controlled_env(given, self.runner.limit)
-            self.trials.run("placement: nothing on the devices", with_settings(given, small), env)
+            self.trials.run("placement: everything on the CPU", with_settings(given, small), env)
         self.record.notes.append(
-            "even one slot with a short context fails: look at placement (devices that are visible,"
-            " layers on them, what else holds their memory) and at the model file"
+            "even one slot with a short context fails: check which devices are visible, how many"
+            " layers go to them, what else uses their memory, and the model file"
         )

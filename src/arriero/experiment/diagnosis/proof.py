@@ -44,7 +44,9 @@ class Proof:
         for candidate in found:
             if self._prove(candidate):
                 return
-        self._record.notes.append("no change that was tried made the server serve its load")
+        self._record.notes.append(
+            "with none of the changes that were tried did the server get through its load"
+        )
 
     def recommend_as_given(self, given: Trial) -> None:
         """It serves; but would it once its caches are full?"""
@@ -54,7 +56,7 @@ class Proof:
             self._record.recommendation = self._proved(Candidate(command, {}, ()), given)
             return
         self._record.notes.append(
-            "the command as given serves, but its caches may grow beyond what there is"
+            "the command as given serves, but its caches can grow beyond the memory there is"
         )
         self._prove(Candidate(bounded.apply(command), {}, ((bounded.title, bounded.cost),)))
 

@@ -5,9 +5,9 @@ offered predictions of both edges, and says which value to try next. It wants th
 value and a value whose start was seen failing, with as little as possible between the two; every
 number it gives was shown by a trial.
 
-How often the largest serving value must be seen serving: twice, since near an edge the next run of
-the same value may end otherwise. Once is enough where that run was clear of the edge, which is for
-whoever saw it to say, and where no two runs of this search disagree.
+How often the largest serving value must serve: twice, since near an edge the next run of the same
+value may end otherwise. Once is enough where that run was clear of the edge (the caller saw the run
+and says so) and no two runs of this search disagree.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _HARD_LAUNCHES: Final = 20
 class Reason(StrEnum):
     """Why a value is tried."""
 
-    PREDICTED = "where the sizes put the edge"
-    BEYOND = "from where the start should fail"
-    NEXT = "next to the edge"
-    AGAIN = "near an edge one run proves little"
+    PREDICTED = "the largest value that should serve"
+    BEYOND = "the first value whose start should fail"
+    NEXT = "the next value that is not known yet"
+    AGAIN = "this close to the edge one run is not enough"
 
 
 @dataclass

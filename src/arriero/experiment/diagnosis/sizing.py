@@ -32,7 +32,7 @@ _FINE: Final = 64
 """A grain is at most this part of the value: an edge is known to about 1.5 %."""
 _LEAST_MARGIN: Final = 64 * MIB
 _FREE_SHARE: Final = 0.9
-"""Of what the host has free, so much may a start take where nothing would stop it."""
+"""The part of the host's free memory that a start may take where nothing would stop it."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class Sizing:
     # ---- what another run may take ---------------------------------------------------------
 
     def clear(self, trial: Trial) -> bool:
-        """Whether a trial served so far from the edge that another run would end no otherwise.
+        """Whether a trial served with so much left that another run of it would serve too.
 
         That needs memory that was counted while it served, under a limit, and a failure that is
         about memory: what dies of something else may do so at any size.
@@ -229,9 +229,9 @@ class Sizing:
         return capacity - used >= self._differs_by(trial)
 
     def grain(self, points: Sequence[Point], edge: int) -> tuple[int, int]:
-        """How many steps between points two runs of one command may differ by; those in bytes.
+        """By how many steps of the points, and bytes, two runs of one command may differ.
 
-        1 and 0 where a step takes more than that, or where the grain would be a coarse one beside
+        1 and 0 where one step takes more than that, or where so many steps would be a large part of
         the value itself.
 
         Args:

@@ -42,7 +42,7 @@ class Trials:
     def run(
         self, purpose: str, command: Command, env: Mapping[str, str], *, requests: int = 0
     ) -> Trial:
-        """One launch, repeated once if something else than the variable moved.
+        """One launch, and a second if another setting than the variable changed.
 
         Args:
             requests: How many requests it has to serve at least, beside the standard load.
@@ -64,7 +64,9 @@ class Trials:
         failure = trial.failure
         if failure is None or failure.evidence is Evidence.NAMED or failure.kind is Kind.HANG:
             return trial
-        once_more = f"{purpose.partition(':')[0]}: once more, the log lacks the cause"
+        once_more = (
+            f"{purpose.partition(':')[0]}: once more, because the log does not name the cause"
+        )
         try:
             again = self.run(once_more, command, env, requests=requests)
         except OutOfBudgetError:
@@ -72,7 +74,9 @@ class Trials:
         if again.failure is not None and again.failure.evidence is Evidence.NAMED:
             return again
         if again.outcome is TrialOutcome.SERVED:
-            self._record.notes.append("it failed once and served once: it is at an edge")
+            self._record.notes.append(
+                "the same command failed once and served once: it is at the edge of what fits"
+            )
         told = again.failure is not None and again.failure.component is not None
         return again if told and failure.component is None else trial
 
@@ -83,7 +87,7 @@ class Trials:
         return with_component(failure, self._record.trials, self._forecast.plan(command, True))
 
     def save(self) -> None:
-        """Have the record kept as it is now."""
+        """Give the record, as it is now, to whoever keeps it."""
         self._record.seconds = self._runner.now() - self._started
         problem = self._reporter.save(self._record.result)
         if problem is not None and not self._unsaved:
@@ -107,7 +111,7 @@ class Trials:
         )
         record.launches += 1
         step, _, why = purpose.partition(": ")
-        again = "once more: something else had moved"
+        again = "once more: another setting had changed in the last run"
         self._reporter.starting(step, why if first else again)
         trial = self._runner.run(spec, self._seconds_left)
         if trial.failure is not None:
@@ -115,13 +119,13 @@ class Trials:
             trial = msgspec.structs.replace(trial, failure=failure)
         hung = trial.failure is not None and trial.failure.kind is Kind.HANG
         cut = hung and self._seconds_left <= 0
-        moved = "cut off: --max-time was over" if cut else self._moved(trial, command)
+        moved = "cut off: --max-time ran out" if cut else self._moved(trial, command)
         if moved:
             trial = msgspec.structs.replace(trial, valid=False, why_invalid=moved)
         record.tried.append(Tried(trial, command, env, requests))
         self.save()
         if cut:
-            raise OutOfBudgetError("stopped: --max-time was over before the last trial was")
+            raise OutOfBudgetError("stopped: --max-time ran out during the last trial")
         if trial.valid:
             self._reporter.tried(command, trial)
         return trial
@@ -146,10 +150,12 @@ class Trials:
 
     def _check_budget(self) -> None:
         if self._record.launches >= self._problem.max_launches:
-            raise OutOfBudgetError(f"stopped after {self._record.launches} launches")
+            raise OutOfBudgetError(
+                f"stopped after {self._record.launches} launches: --max-launches allows no more"
+            )
         typical = max((trial.seconds for trial in self._record.trials), default=0.0)
         if self._seconds_left <= typical:
             spent = self._runner.now() - self._started
             raise OutOfBudgetError(
-                f"stopped after {spent:.0f} s: another launch would not fit into --max-time"
+                f"stopped after {spent:.0f} s: --max-time leaves no room for another launch"
             )
