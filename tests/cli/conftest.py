@@ -9,12 +9,12 @@ import pytest
 from arriero.gguf.presets import tiny
 from arriero.gguf.writer import write_model
 from tests.cli.running import Place, make_place
-from tests.conftest import locate_engine
+from tests.conftest import engine_file
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return make_place(tmp_path / "place", locate_engine(10434))
+    return make_place(tmp_path / "place", engine_file(10434))
 
 
 @pytest.fixture(scope="session")

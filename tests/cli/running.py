@@ -67,9 +67,9 @@ class Place:
         kept.pop("PYTHONDONTWRITEBYTECODE", None)
         return {
             **kept,
+            **({"ARRIERO_ENGINE": str(self.engine)} if self.engine.is_file() else {}),
             "PYTHONPYCACHEPREFIX": str(self.root.parent.parent / "bytecode"),
             "ARRIERO_HOME": str(self.home),
-            "ARRIERO_ENGINE": str(self.engine),
             "TMPDIR": str(self.scratch),
             **(more or {}),
         }

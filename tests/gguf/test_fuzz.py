@@ -25,6 +25,7 @@ def fuzz(cases: int) -> dict[str, int]:
     }
 
 
+@pytest.mark.thorough
 def test_some_headers_that_lie() -> None:
     outcomes = fuzz(2_000)
     assert outcomes["failures"] == 0
@@ -41,6 +42,7 @@ def test_many_headers_that_lie() -> None:
     assert fuzz(20_000)["failures"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

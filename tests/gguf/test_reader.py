@@ -353,6 +353,7 @@ def test_arbitrary_bytes(tail: bytes) -> None:
     read_within_bounds(b"GGUF\3\0\0\0" + tail)
 
 
+@pytest.mark.thorough
 def test_most_that_a_header_may_hold_stays_small() -> None:
     crowded = Gguf()
     for i in range(limits.HEADER_KEYS):

@@ -28,6 +28,7 @@ def fuzz(cases: int) -> dict[str, int]:
     }
 
 
+@pytest.mark.thorough
 def test_some_broken_files() -> None:
     outcomes = fuzz(400)
     assert outcomes["failures"] == 0

@@ -23,6 +23,7 @@ from tests.conftest import BUILDS
 from tests.hostile.capturing import FIRST, LAST
 from tests.hostile.phrases import phrases
 
+pytestmark = pytest.mark.sampled(7)
 DATA = Path(__file__).parent / "data"
 RUNS = ("requests", "template", "embedding", "draft")
 PREFIXES = ("--log-prefix", "--no-log-prefix")

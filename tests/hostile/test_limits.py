@@ -93,6 +93,7 @@ def refused(path: Path) -> str:
     return said
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("kind", "says"),
@@ -113,6 +114,7 @@ def test_a_header_above_a_limit(kind: str, says: str, seed: int, tmp_path: Path)
     assert says in refused(path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["keys", "tensors", "text", "strings", "numbers"])
 def test_the_parts_of_a_set_share_the_limits(what: str, tmp_path: Path) -> None:
     count = 24
@@ -151,6 +153,7 @@ def test_a_long_name_is_not_carried_along(tmp_path: Path) -> None:
     assert len(name) == limits.MODEL_NAME + 1
 
 
+@pytest.mark.thorough
 def test_a_skeleton_of_the_largest_vocabulary_is_written_in_pieces(tmp_path: Path) -> None:
     half = limits.HEADER_STRINGS // 2 - 8
     data = llama().strings("tokenizer.ggml.tokens", [b""] * half)

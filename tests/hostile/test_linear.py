@@ -25,6 +25,7 @@ from arriero.logs import read_log
 from arriero.logs.grammar import HEAD, RULES, TAIL
 from tests.hostile.worst import repeats
 
+pytestmark = pytest.mark.alone
 _SHORT = 512
 _TIMES = 4
 _RATIO = 10

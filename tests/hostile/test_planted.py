@@ -577,6 +577,7 @@ def test_needed_lines_stay(name: str) -> None:
     assert [line for line in NEEDED if line not in told.log_tail] == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize(
     "unit",

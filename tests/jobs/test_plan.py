@@ -83,6 +83,7 @@ def test_the_model_may_stand_anywhere(model: Path, store: Store) -> None:
         assert found.model.path == str(model)
 
 
+@pytest.mark.engine
 def test_a_flag_that_only_the_engine_knows_does_not_swallow_the_model(
     model: Path, store: Store, tmp_path: Path, engine_path: Callable[[int], Path]
 ) -> None:
@@ -216,6 +217,7 @@ def test_an_engine_that_dies_in_the_dry_run_leaves_the_formulas(
     assert sizes(found) == sizes(rules)
 
 
+@pytest.mark.engine
 def test_an_engine_without_its_library_is_planned_for_by_its_build(
     model: Path, store: Store, tmp_path: Path, engine_path: Callable[[int], Path]
 ) -> None:

@@ -82,6 +82,9 @@ ANCHORED = ("unknown",)
 """Prefixes nobody knows cost what is anchored to the start of a line."""
 
 
+pytestmark = pytest.mark.sampled(17)
+
+
 @pytest.mark.parametrize("name", [p for p in PREFIXES if p not in ANCHORED])
 @pytest.mark.parametrize("text", LOGS, ids=range(len(LOGS)))
 def test_prefixes_change_nothing(name: str, text: str) -> None:
