@@ -263,7 +263,7 @@ def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> Non
     ],
 )
 def test_what_starts_no_one_server_is_refused(typed: str) -> None:
-    with pytest.raises(UsageError, match=r"cannot (work|look) through"):
+    with pytest.raises(UsageError, match="cannot run the server through"):
         check(shlex.split(typed), BUILD)
 
 
