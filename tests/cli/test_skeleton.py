@@ -81,7 +81,7 @@ def test_published_models_take_no_disk(place: Place) -> None:
         ("skeleton --arch llama --shrink -o x.gguf", USAGE, "need a MODEL"),
         ("skeleton --preset gpt-oss-20b --weights random -o x.gguf", USAGE, "mxfp4"),
         ("skeleton no.gguf -o x.gguf", NOT_FOUND, "no.gguf"),
-        ("skeleton MODEL -o no/x.gguf", NOT_FOUND, "no such directory"),
+        ("skeleton MODEL -o no/x.gguf", NOT_FOUND, "there is no directory"),
         ("skeleton text.gguf -o x.gguf", FAILURE, "no GGUF file"),
         ("skeleton ftp://x/m.gguf -o x.gguf", USAGE, "ftp://"),
     ],

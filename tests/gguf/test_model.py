@@ -93,7 +93,7 @@ def test_writable_architectures_are_known() -> None:
 def test_a_name_or_a_number_of_layers_that_cannot_be(tmp_path: Path) -> None:
     for arch in ("x" * 65, "a\x1b[2Jb"):
         (tmp_path / "m.gguf").write_bytes(Gguf().string("general.architecture", arch).build())
-        with pytest.raises(ModelError, match=r"general\.architecture is no name"):
+        with pytest.raises(ModelError, match=r"general\.architecture is not a name"):
             describe(read_header(tmp_path / "m.gguf"))
     absurd = Gguf().string("general.architecture", "jamba").number("jamba.block_count", 1 << 31)
     (tmp_path / "m.gguf").write_bytes(absurd.build())

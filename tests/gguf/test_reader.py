@@ -142,7 +142,7 @@ NOT_GGUF = {
 
 @pytest.mark.parametrize("data", NOT_GGUF, ids=NOT_GGUF.values())
 def test_other_files_are_named(data: bytes) -> None:
-    with pytest.raises(ModelError, match="is no GGUF file") as caught:
+    with pytest.raises(ModelError, match="is not a GGUF file") as caught:
         read(data)
     assert NOT_GGUF[data] in caught.value.message
     assert caught.value.hint
@@ -166,17 +166,20 @@ def damaged() -> Iterator[tuple[bytes, str]]:
     yield Gguf().key("k", 8, struct.pack("<Q", (1 << 64) - 1)).build(), "truncated: key 'k'"
     within = struct.pack("<IQQ", 8, 2, 1) + b"a" + struct.pack("<Q", 1 << 40)
     yield Gguf().key("k", ARRAY, within).build(), "key 'k', string . of 2 at byte"
-    yield Gguf().number("general.alignment", 48).build(), "'general.alignment' is 48, no power"
-    yield Gguf().number("general.alignment", 0).build(), "no power of two"
-    yield Gguf().string("general.alignment", "32").build(), "no power of two"
+    yield (
+        Gguf().number("general.alignment", 48).build(),
+        "'general.alignment' must be a power of two up to 1048576; it is 48",
+    )
+    yield Gguf().number("general.alignment", 0).build(), "must be a power of two"
+    yield Gguf().string("general.alignment", "32").build(), "must be a power of two"
     yield Gguf().tensor("t", [1] * 5).build(), "dimensions 5; at most 4"
     yield Gguf().tensor("t", [1 << 40, 1 << 40]).build(), "tensor 't' has the absurd shape"
-    yield Gguf().tensor("t", [30], type_id=8).build(99), "rows of 30, no multiple of 32"
-    yield Gguf().tensor("t", [8], offset=3).build(99), "starts at 3, no multiple"
+    yield Gguf().tensor("t", [30], type_id=8).build(99), "rows of 30, not a multiple of 32"
+    yield Gguf().tensor("t", [8], offset=3).build(99), "starts at 3, not at a multiple"
     yield Gguf().tensor("t", [8]).tensor("t", [8], offset=32).build(99), "tensor 't' appears twice"
     yield (
         Gguf().tensor("t", [1024]).build(100),
-        "truncated: tensor 't' ends at byte 4160, the file has 164",
+        "truncated: tensor 't' ends at byte 4160, but the file has 164",
     )
     yield Gguf().tensor("t", [8], offset=1 << 63).build(99), "truncated: tensor 't' ends at"
 
@@ -191,12 +194,12 @@ def test_damage_is_named_with_its_place(data: bytes, says: str) -> None:
 def test_every_cut_of_a_file_is_refused() -> None:
     data = small().build(data=580)
     for end in range(len(data)):
-        with pytest.raises(ModelError, match=r"truncated|no GGUF file"):
+        with pytest.raises(ModelError, match=r"truncated|not a GGUF file"):
             read(data[:end])
 
 
 def test_things_that_are_no_file(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such model"):
+    with pytest.raises(NotFoundError, match="there is no model file"):
         read_header(tmp_path / "none.gguf")
     with pytest.raises(ModelError, match="a directory"):
         read_header(tmp_path)
@@ -263,9 +266,9 @@ def test_later_part_points_to_the_first(tmp_path: Path) -> None:
         ({"no1": 2}, "split.no is 2, not 1"),
         ({"count2": 4}, "split.count is 4, not 3"),
         ({"count2": 1}, "split.count is 1, not 3"),
-        ({"count0": 5}, "one of 5 parts, which its name does not"),
+        ({"count0": 5}, "one of 5 parts, but its name does not"),
         ({"count0": 1 << 31}, "more than 9999"),
-        ({"tensors": 9}, "has 3 tensors and should have 9"),
+        ({"tensors": 9}, "has 3 tensors instead of 9"),
     ],
 )
 def test_mismatched_sets(overrides: dict[str, int], says: str, tmp_path: Path) -> None:

@@ -169,27 +169,27 @@ DATA = small().build()
 ELSEWHERE = {"Content-Range": f"bytes 5-{len(DATA) - 1}/{len(DATA)}"}
 HERE = {"Content-Range": f"bytes 0-{len(DATA) - 1}/{len(DATA)}"}
 FAILURES: dict[str, tuple[Callable[[Handler], None], str]] = {
-    "401": (lambda h: h.answer(401), "answers 401: it does not take the user and password given"),
-    "403": (lambda h: h.answer(403), "answers 403: not allowed"),
+    "401": (lambda h: h.answer(401), "answers 401: it refuses the given user and password"),
+    "403": (lambda h: h.answer(403), "answers 403: access is not allowed"),
     "404": (lambda h: h.answer(404), "answers 404: there is no such file"),
     "407": (lambda h: h.answer(407), "the proxy asks for user and password"),
     "410": (lambda h: h.answer(410), "answers 410: there is no such file"),
-    "416": (lambda h: h.answer(416), "answers 416: it is empty"),
+    "416": (lambda h: h.answer(416), "answers 416: the file is empty"),
     "418": (lambda h: h.answer(418), "answers 418"),
     "429": (lambda h: h.answer(429), "answers 429: too many requests"),
     "500": (lambda h: h.answer(500), "answers 500: the server has a problem"),
     "503": (lambda h: h.answer(503), "answers 503: the server has a problem"),
     "reset": (lambda h: h.reset(), "the connection broke"),
     "cut": (lambda h: h.send_part_of(DATA, 20), "the connection broke"),
-    "elsewhere": (lambda h: h.answer(206, DATA[5:], ELSEWHERE), "another range than asked"),
-    "no range": (lambda h: h.answer(206, DATA), "another range than asked"),
+    "elsewhere": (lambda h: h.answer(206, DATA[5:], ELSEWHERE), "another range than requested"),
+    "no range": (lambda h: h.answer(206, DATA), "another range than requested"),
     "compressed": (lambda h: h.answer(206, DATA, HERE | {"Content-Encoding": "br"}), "compressed"),
     "huge": (
         lambda h: h.answer(206, DATA, {"Content-Range": f"bytes 0-{len(DATA) - 1}/{10**18}"}),
         "claims 1000000000000000000 bytes: no model is that large",
     ),
-    "chunked": (chunked, "knows no ranges and tells no size"),
-    "no HTTP": (nonsense, "is no HTTP"),
+    "chunked": (chunked, "supports no ranges and gives no size"),
+    "no HTTP": (nonsense, "is not HTTP"),
     "web page": (lambda h: h.answer(200, b"<!DOCTYPE html><p>Log in"), "it is a web page"),
     "empty": (lambda h: h.answer(200), "it is empty"),
     "no place": (lambda h: h.answer(302), "redirects to"),
@@ -275,7 +275,7 @@ def test_a_file_that_changes_meanwhile(field: str, web: Site) -> None:
 def test_a_header_without_end_is_left(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     web.files["/m.gguf"] = vocabulary(200_000)
     monkeypatch.setattr(ranges, "_MAX_BYTES", 3 * MIB)
-    with pytest.raises(ModelError, match=r"header is above 3\.00 MiB"):
+    with pytest.raises(ModelError, match=r"header is larger than 3\.00 MiB"):
         read(web.url("/m.gguf"))
     monkeypatch.setattr(ranges, "_MAX_BYTES", 99 * MIB)
     monkeypatch.setattr(ranges, "_MAX_REQUESTS", 2)
@@ -364,7 +364,7 @@ def test_shown_addresses_hold_no_credentials(user: str, query: str) -> None:
 
 
 def test_a_token_that_is_none(web: Site) -> None:
-    with pytest.raises(UsageError, match="HF_TOKEN is no token"):
+    with pytest.raises(UsageError, match="HF_TOKEN is not a token"):
         open_model(web.url("/m.gguf"), environ={"HF_TOKEN": "a\nb"})
 
 
@@ -378,7 +378,7 @@ def test_a_proxy_is_used_where_it_shall_be(web: Site) -> None:
     with pytest.raises(ModelError, match=r"cannot reach the proxy 127\.0\.0\.1") as caught:
         read("http://far.example/m.gguf", {"http_proxy": "http://user:s3cr3t@127.0.0.1:1"})
     assert "s3cr3t" not in caught.value.message
-    with pytest.raises(UsageError, match="the proxy for http:// is none of HTTP"):
+    with pytest.raises(UsageError, match="the proxy for http:// is not an HTTP proxy"):
         read("http://far.example/m.gguf", {"http_proxy": "socks5://user:s3cr3t@127.0.0.1:1"})
 
 
@@ -402,9 +402,9 @@ def test_hosts_that_no_proxy_stands_before(address: str, listed: str, direct: bo
 
 
 def test_no_tls_where_it_is_expected(web: Site) -> None:
-    with pytest.raises(ModelError, match="speaks no TLS") as caught:
+    with pytest.raises(ModelError, match="cannot agree on TLS") as caught:
         read(web.url("/m.gguf").replace("http:", "https:"))
-    assert caught.value.hint == "is it http:// there?"
+    assert caught.value.hint == "check whether it needs http://"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
@@ -581,14 +581,14 @@ def test_q4_k_m_comes_first_and_the_first_file_last(hub: Site) -> None:
         source.close()
         assert "chosen" in source.name
     listing("README.md", "mmproj-F16.gguf")
-    with pytest.raises(NotFoundError, match="hf://o/r holds no GGUF model"):
+    with pytest.raises(NotFoundError, match="hf://o/r contains no GGUF model"):
         open_model("hf://o/r", environ=environ_of(hub))
 
 
 def test_a_quantisation_that_is_not_there(hub: Site) -> None:
-    with pytest.raises(NotFoundError, match="hf://o/r holds no Q5_K_M") as caught:
+    with pytest.raises(NotFoundError, match="hf://o/r contains no Q5_K_M") as caught:
         open_model("hf://o/r:Q5_K_M", environ=environ_of(hub))
-    assert caught.value.hint == "it holds BF16, Q8_0, Q4_K_XL, iq4_xs"
+    assert caught.value.hint == "choose one of BF16, Q8_0, Q4_K_XL, iq4_xs"
 
 
 def test_the_page_about_a_file_leads_to_it(hub: Site) -> None:
@@ -607,13 +607,13 @@ def test_a_repository_that_needs_a_token(status: int, hub: Site) -> None:
 @pytest.mark.parametrize(
     ("refs", "tree", "says"),
     [
-        (b"<html>", b"", "with no JSON"),
-        (b"[" * 100_000, b"", "with no JSON"),
+        (b"<html>", b"", "is not JSON"),
+        (b"[" * 100_000, b"", "is not JSON"),
         (b"[]", b"", "names no branch"),
         (b'{"branches": [1, {"name": "main", "targetCommit": "../.."}]}', b"", "names no branch"),
-        (None, b"{}", "no list of files"),
-        (None, b'[1, {"type": "file", "path": 7}]', "holds no GGUF model"),
-        (None, b" " * (5 * MIB), "above 4.00 MiB"),
+        (None, b"{}", "not a list of files"),
+        (None, b'[1, {"type": "file", "path": 7}]', "contains no GGUF model"),
+        (None, b" " * (5 * MIB), "larger than 4.00 MiB"),
     ],
 )
 def test_a_hub_that_answers_nonsense(refs: bytes | None, tree: bytes, says: str, hub: Site) -> None:
@@ -640,7 +640,7 @@ def test_local_files(tmp_path: Path) -> None:
         assert (source.name, source.size) == (str(tmp_path / "m.gguf"), len(DATA))
         assert source.requests == 0
         source.close()
-    with pytest.raises(NotFoundError, match="no such model"):
+    with pytest.raises(NotFoundError, match="there is no model file"):
         open_model("none.gguf", cwd=tmp_path)
     with pytest.raises(ModelError, match="a directory"):
         open_model(".", cwd=tmp_path)

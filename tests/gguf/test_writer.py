@@ -186,7 +186,7 @@ def test_published_models_weigh_what_their_files_do(shape: Shape, published: flo
 
 
 def test_a_mix_of_types_has_no_random_weights(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no random weights are written as mxfp4"):
+    with pytest.raises(UsageError, match="random weights cannot be written as mxfp4"):
         write_model(tmp_path / "m.gguf", presets.GPT_OSS_20B)
 
 
@@ -223,7 +223,7 @@ def test_memory_stays_small_while_writing(tmp_path: Path) -> None:
 
 
 def test_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such directory"):
+    with pytest.raises(NotFoundError, match="there is no directory"):
         write_model(tmp_path / "no" / "m.gguf", tiny("llama"))
 
 
@@ -241,7 +241,7 @@ def test_full_disk_shows_before_writing(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ArrieroError) as caught:
         write_model(tmp_path / "m.gguf", tiny("llama"))
     assert caught.value.id == "disk-full"
-    assert caught.value.hint.endswith("KiB are needed")
+    assert caught.value.hint.endswith("KiB on the disk")
     write_model(tmp_path / "m.gguf", tiny("llama"), weights="zeros")
 
 
@@ -275,10 +275,10 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         ("gpt5", {}, "architecture 'gpt5'"),
         ("llama", {"vocab": 100}, "vocab 100 is below 259"),
-        ("llama", {"layers": 0}, "layers = 0"),
+        ("llama", {"layers": 0}, "layers must be 1"),
         ("llama", {"layers": 513}, "at most 512 layers"),
         ("llama", {"embedding": 100}, "multiple of 32"),
-        ("llama", {"embedding": 1 << 40}, "embedding ="),
+        ("llama", {"embedding": 1 << 40}, "embedding must be"),
         ("llama", {"heads_kv": 3}, "multiple of heads_kv"),
         ("llama", {"mtp": 1}, "mtp is written for qwen35 and qwen35moe only"),
         ("gpt-oss", {"tied": True}, "cannot be tied"),

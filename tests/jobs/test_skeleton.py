@@ -225,5 +225,5 @@ def test_what_does_not_go(tmp_path: Path) -> None:
     model = write_model(tmp_path / "m.gguf", tiny("llama"))
     with pytest.raises(UsageError, match="exclude each other"):
         job.write_of(str(model), tmp_path / "s.gguf", shrink=True, verbatim=True)
-    with pytest.raises(NotFoundError, match="no such directory"):
+    with pytest.raises(NotFoundError, match="there is no directory"):
         job.write_of(str(model), tmp_path / "no" / "s.gguf")

@@ -44,7 +44,7 @@ class Tensor:
 
     @property
     def matrix(self) -> bool:
-        """Stored in the model's tensor type; everything else is f32."""
+        """Whether it is stored in the model's tensor type; everything else is f32."""
         return self.init in (Init.EMBEDDING, Init.OUTPUT, Init.READ, Init.WRITE)
 
 

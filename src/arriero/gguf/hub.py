@@ -1,8 +1,8 @@
-"""Models on Hugging Face, or on what ``MODEL_ENDPOINT`` says stands in its place.
+"""Models on Hugging Face, or on the server that ``MODEL_ENDPOINT`` names instead.
 
-Which branch and which file is taken is llama.cpp's choice: ``get_repo_commit`` in
-common/hf-cache.cpp and ``find_best_model`` in common/download.cpp (build 11434). The two answers of
-the hub that it takes are asked for here; a client library would bring fifteen packages for them.
+Branch and file are chosen as llama.cpp chooses them: ``get_repo_commit`` in common/hf-cache.cpp and
+``find_best_model`` in common/download.cpp (build 11434). Only two requests to the hub are needed; a
+client library would bring fifteen packages for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SPEC: Final = re.compile(
 )
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}\Z")
 _COMPANIONS: Final = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
-"""What the names of files hold that go with a model and are none."""
+"""Parts of names of files that belong to a model but are not models."""
 _DEFAULT_QUANTS: Final = ("Q4_K_M", "Q8_0")
 _QUANT: Final = re.compile(r"[-.]([A-Za-z0-9_]+)(?:-\d{5}-of-\d{5})?\.gguf\Z")
 _MAX_NAMED: Final = 8
@@ -43,7 +43,7 @@ def open_repository(spec: str, environ: Mapping[str, str]) -> Source:
     match = _SPEC.match(spec)
     if match is None:
         raise UsageError(
-            f"not a model on Hugging Face: {without_secrets(spec)}",
+            f"{without_secrets(spec)} is not a model on Hugging Face",
             hint="write hf://owner/repo/file.gguf or hf://owner/repo:Q4_K_M",
         )
     hub, repo, path = endpoint(environ), match["repo"], match["path"]
@@ -66,7 +66,7 @@ def _below(hub: SplitResult, path: str, query: str = "") -> SplitResult:
 
 
 def _files(client: Client, hub: SplitResult, repo: str, revision: str) -> tuple[list[str], str]:
-    """The paths in a repository, in the hub's order, and the revision they are of."""
+    """The paths in a repository, in the hub's order, and their revision."""
     name = f"hf://{repo}"
     if not revision:
         refs = client.json(_below(hub, f"api/models/{repo}/refs"), name)
@@ -78,11 +78,11 @@ def _files(client: Client, hub: SplitResult, repo: str, revision: str) -> tuple[
         }
         revision = str(commits.get("main") or next(iter(commits.values()), ""))
         if not revision:
-            raise ModelError(f"{name}: the hub names no branch of it")
+            raise ModelError(f"{name}: the hub names no branch of this repository")
     tree = _below(hub, f"api/models/{repo}/tree/{quote(revision, safe='')}", "recursive=true")
     files = client.json(tree, name)
     if not isinstance(files, list):
-        raise ModelError(f"{name}: the hub answers with no list of files")
+        raise ModelError(f"{name}: the hub's answer is not a list of files")
     paths = (f.get("path") for f in files if isinstance(f, dict) and f.get("type") == "file")
     return [path for path in paths if isinstance(path, str)], revision
 
@@ -95,13 +95,14 @@ def _chosen(paths: list[str], quant: str | None, repo: str) -> str:
             if pattern.search(path):
                 return path
     if not models:
-        raise NotFoundError(f"hf://{repo} holds no GGUF model", hint="name another repository")
+        raise NotFoundError(f"hf://{repo} contains no GGUF model", hint="name another repository")
     if not quant:
         return models[0]
     tags = list(dict.fromkeys(found[1] for path in models if (found := _QUANT.search(path))))
     more = " and others" if len(tags) > _MAX_NAMED else ""
     raise NotFoundError(
-        f"hf://{repo} holds no {quant}", hint=f"it holds {', '.join(tags[:_MAX_NAMED])}{more}"
+        f"hf://{repo} contains no {quant} model",
+        hint=f"choose one of {', '.join(tags[:_MAX_NAMED])}{more}",
     )
 
 

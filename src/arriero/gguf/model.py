@@ -1,4 +1,4 @@
-"""What a header says about memory: which kind of cache the model needs, and for which layers.
+"""The kind of cache that a model needs, and for which layers, according to its header.
 
 The tables are those of llama.cpp's ``llama_model::create_memory`` and of each architecture's
 ``load_arch_hparams``, builds 10068 to 11434.
@@ -18,13 +18,13 @@ from arriero.gguf.reader import Header, LazyArray
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model as far as its header tells. What it does not tell is None."""
+    """A model as its header describes it. What the header does not say is None."""
 
     arch: str
     name: str | None
     memory_class: MemoryClass
     n_layer: int | None
-    """Layers of the trunk: without NextN (MTP) layers, as llama.cpp counts them."""
+    """Number of layers without NextN (MTP) layers, as llama.cpp counts them."""
     n_recurrent_layer: int | None
     n_ctx_train: int | None
     n_vocab: int | None
@@ -32,19 +32,19 @@ class Model:
 
 
 def describe(header: Header) -> Model:
-    """What the header says about the model.
+    """Describe the model by its header.
 
     Raises:
-        ModelError: The header names no architecture, or what cannot be a name.
+        ModelError: The header names no architecture, or its name is invalid.
     """
     arch = header.metadata.get("general.architecture")
     if not isinstance(arch, str) or not arch:
         raise ModelError(
-            f"{header.parts[0].name}: no general.architecture in the header",
-            hint="is it a vocabulary or an adapter rather than a model?",
+            f"{header.parts[0].name}: the header has no general.architecture",
+            hint="give a model; this may be a vocabulary or an adapter",
         )
     if len(arch) > limits.ARCHITECTURE or not arch.isprintable():
-        raise ModelError(f"{header.parts[0].name}: general.architecture is no name")
+        raise ModelError(f"{header.parts[0].name}: general.architecture is not a name")
     name = header.metadata.get("general.name")
     blocks = _integer(header, f"{arch}.block_count")
     layers = None
@@ -64,7 +64,7 @@ def describe(header: Header) -> Model:
 
 
 def _shown(name: str) -> str:
-    """A name as it is shown and kept: a hostile one must not fill a report."""
+    """A name, shortened for display: a hostile one must not fill a report."""
     return name if len(name) <= limits.MODEL_NAME else f"{name[: limits.MODEL_NAME]}…"
 
 

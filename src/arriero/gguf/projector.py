@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from arriero.gguf.format import TensorType
 
 _ALIGNMENT: Final = 32
-"""``general.alignment`` where a file does not give it."""
+"""``general.alignment`` by default."""
 _MAX_DIMENSION: Final = 1 << 20
 _POOL: Final = 8191  # a prime, so that rows of any usual length do not repeat in step
 _CHUNK: Final = 1 << 20
@@ -35,12 +35,12 @@ _FILE_TYPES: Final = {"f32": 0, "f16": 1}
 class Projector:
     """One vision encoder and its projection, by the names of llama.cpp's own keys.
 
-    ``projection`` is the ``n_embd`` of the text model, or the engine refuses the pair. The sides of
-    an image of ``gemma3`` are ``image_size`` pixels and give
-    ``(image_size / patch_size / merge) ** 2`` tokens.
+    ``projection`` must be the ``n_embd`` of the text model, or the engine refuses the pair. An
+    image of ``gemma3`` has sides of ``image_size`` pixels and gives ``(image_size / patch_size /
+    merge) ** 2`` tokens.
 
     Raises:
-        UsageError: A dimension is out of range, or the dimensions do not go together.
+        UsageError: A dimension is out of range, or the dimensions do not match each other.
     """
 
     kind: Literal["gemma3", "pixtral"] = "gemma3"
@@ -66,12 +66,15 @@ class Projector:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int) and not 1 <= value <= _MAX_DIMENSION:
-                raise UsageError(f"{field.name} = {value} is not in 1..{_MAX_DIMENSION}")
+                raise UsageError(f"{field.name} must be 1 to {_MAX_DIMENSION}, not {value}")
         step = self.patch_size * self.merge
         for wrong, why in (
-            (self.image_size % step, "image_size is no multiple of patch_size * merge"),
-            (self.embedding % self.heads, "embedding is no multiple of heads"),
-            (self.kind == "pixtral" and self.embedding // self.heads % 4, "heads are no 4 wide"),
+            (self.image_size % step, "image_size is not a multiple of patch_size * merge"),
+            (self.embedding % self.heads, "embedding is not a multiple of heads"),
+            (
+                self.kind == "pixtral" and self.embedding // self.heads % 4,
+                "the width of a head is not a multiple of 4",
+            ),
         ):
             if wrong:
                 raise UsageError(f"a projector cannot have this shape: {why}")
@@ -96,7 +99,7 @@ def write_projector(
         UsageError: The file exists already.
         ArrieroError: The file cannot be written, e.g. because the disk is full.
     """
-    # Who only names a projector does without what writes it.
+    # Code that only describes a projector does not need the writer.
     from arriero.gguf.writer import appearing, encode, header_bytes
 
     tensors = [(name, dims, _type(projector, name, dims)) for name, dims in _tensors(projector)]
@@ -175,7 +178,7 @@ def _tensors(p: Projector) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _type(p: Projector, name: str, dims: tuple[int, ...]) -> TensorType:
-    """Matrices in the projector's type; what is added or multiplied element by element in f32."""
+    """The projector's type for matrices; f32 for tensors that are used element by element."""
     from arriero.gguf.format import TYPES_BY_NAME
 
     plain = len(dims) == 1 or name.startswith("v.position_embd")
@@ -190,7 +193,7 @@ def _fill(
     if len(dims) == 1:
         pattern = struct.pack(f"<{code}", float(name.endswith("weight")))
     else:
-        import random  # late: who only describes one needs no numbers
+        import random  # late: describing a projector needs no numbers
 
         rng = random.Random(seed)
         values = (rng.uniform(-1, 1) / math.sqrt(dims[0]) for _ in range(_POOL))

@@ -1,11 +1,11 @@
-"""A file over HTTP, by range.
+"""Read a file over HTTP in ranges.
 
-A header is a small part of a model, and nothing says beforehand how small. It is asked for in
-blocks that grow, so that few requests read it and at most one block is read beyond its end. What a
-reader steps over (scores, token types) is not asked for.
+A header is a small part of a model, but its size is not known beforehand. It is requested in
+growing blocks, so that few requests read it and at most one block beyond its end is read. Data that
+the reader skips (scores, token types) is not requested.
 
-Redirects and credentials are followed here and not by the HTTP library: a token, a password or a
-signed query goes to the origin it was given for, and into no message.
+This module, not the HTTP library, handles redirects and credentials: a token, a password or a
+signed query is sent only to the origin for which it was given, and appears in no message.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _T = TypeVar("_T")
 
 FIRST_BLOCK: Final = MIB
 LATER_PART_BLOCK: Final = MIB // 8
-"""The first block of a later part of a split set, whose header holds no vocabulary."""
+"""The first block of a later part of a split set, whose header has no vocabulary."""
 LARGEST_BLOCK: Final = 4 * MIB
 _MAX_BYTES: Final = 256 * MIB
 _MAX_REQUESTS: Final = 2048
 _LARGEST_FILE: Final = 1 << 44
-"""Far above any model, and the most that a file can have on many a disk."""
+"""Far above any model, and the largest file that many file systems allow."""
 _MAX_JSON: Final = 4 * MIB
 _MAX_REDIRECTS: Final = 5
 _CONNECT_SECONDS: Final = 15.0
@@ -57,7 +57,7 @@ _EXPIRED: Final = frozenset({400, 401, 403, 404, 410})
 
 
 def open_url(spec: str, hub: SplitResult, environ: Mapping[str, str]) -> Source:
-    """Open an ``http(s)://`` address; one on the hub may be the page about the file."""
+    """Open an ``http(s)://`` address; on the hub it may be the web page of the file."""
     url = parsed(spec)
     path = url.path
     if _origin(url) == _origin(hub):
@@ -73,10 +73,10 @@ def open_url(spec: str, hub: SplitResult, environ: Mapping[str, str]) -> Source:
 
 
 def parsed(text: str) -> SplitResult:
-    """An address, with everything quoted that must be and nothing that is.
+    """Parse an address and quote the characters that need it and are not quoted yet.
 
     Raises:
-        UsageError: It is none of HTTP.
+        UsageError: It is not an HTTP address.
     """
     try:
         url = urlsplit(quote(text, safe="%/:=&?~#+!$,;'@()*[]"))
@@ -85,7 +85,7 @@ def parsed(text: str) -> SplitResult:
         usable = False
     if not usable:
         shown = without_secrets(text.rpartition("@")[2].partition("?")[0])
-        raise UsageError(f"not an address: {shown}", hint="write https://host/path/file.gguf")
+        raise UsageError(f"{shown} is not an address", hint="write https://host/path/file.gguf")
     return url
 
 
@@ -99,7 +99,7 @@ def _bare(url: SplitResult) -> SplitResult:
 
 
 def _shown(url: SplitResult) -> str:
-    """The address as anybody may read it."""
+    """The address in a form that anybody may see."""
     return without_secrets(urlunsplit(_bare(url)._replace(query="", fragment="")))
 
 
@@ -116,18 +116,21 @@ def _proxy(url: SplitResult, environ: Mapping[str, str]) -> str | None:
         return urlunsplit(parsed(proxy if "://" in proxy else f"http://{proxy}"))
     except UsageError:
         raise UsageError(
-            f"the proxy for {url.scheme}:// is none of HTTP", hint="name an http:// proxy or none"
+            f"the proxy for {url.scheme}:// is not an HTTP proxy",
+            hint="name an http:// proxy, or none",
         ) from None
 
 
 def _credentials(
     url: SplitResult, hub: SplitResult, environ: Mapping[str, str]
 ) -> Mapping[tuple[str, str | None, int], str]:
-    """The ``Authorization`` of each origin that has one."""
+    """The ``Authorization`` header of each origin that has one."""
     found = {}
     if token := environ.get("HF_TOKEN", "").strip():
         if not (token.isascii() and token.isprintable()):
-            raise UsageError("HF_TOKEN is no token", hint="copy it again from the hub's settings")
+            raise UsageError(
+                "HF_TOKEN is not a token", hint="copy it again from the hub's settings"
+            )
         found[_origin(hub)] = f"Bearer {token}"
     if url.username or url.password:
         pair = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
@@ -139,9 +142,9 @@ def _credentials(
 
 
 def _is_inside(host: str) -> bool:
-    """Whether a name or an address is of this machine alone, or of the link it is on.
+    """Whether a name or an address belongs to this machine or to its local link.
 
-    Cloud machines tell their credentials to whoever asks at such an address.
+    Cloud machines give their credentials to any program that asks at such an address.
     """
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -154,7 +157,7 @@ def _is_inside(host: str) -> bool:
 
 
 class _Outside(aiohttp.ThreadedResolver):
-    """Looks names up, and refuses those of strangers that lead inside."""
+    """Resolves names, and refuses untrusted ones that lead to this machine's own network."""
 
     def __init__(self, trusts: Callable[[str], bool]) -> None:
         super().__init__()
@@ -170,14 +173,14 @@ class _Outside(aiohttp.ThreadedResolver):
 
 
 class _InsideError(ValueError):
-    """A name that a redirect brought leads to this machine's own network."""
+    """A name from a redirect leads to this machine's own network."""
 
 
 # --- talking ------------------------------------------------------------------------------------
 
 
 class Client:
-    """Asks for a model and its parts: what is counted and limited is for all of them together."""
+    """Requests a model and its parts; counts and limits apply to all of them together."""
 
     def __init__(self, url: SplitResult, hub: SplitResult, environ: Mapping[str, str]) -> None:
         self.requests = 0
@@ -206,7 +209,7 @@ class Client:
         self._runner.close()
 
     def run(self, name: str, work: Coroutine[object, object, _T]) -> _T:
-        """Do it within the limits, and say what goes wrong in one line about ``name``."""
+        """Do the work within the limits; report an error in one line about ``name``."""
 
         async def timed() -> _T:
             async with asyncio.timeout(min(_ANSWER_SECONDS, self._deadline - time.monotonic())):
@@ -218,7 +221,7 @@ class Client:
             raise _told(error, name) from None
 
     def json(self, url: SplitResult, name: str) -> object:
-        """What an API answers.
+        """The JSON answer of an API.
 
         Raises:
             NotFoundError, ModelError: As :func:`~arriero.gguf.remote.open_model`.
@@ -231,7 +234,7 @@ class Client:
                     raise self.refusal(response.status, name, url)
                 data = await self.take(response, _MAX_JSON, name)
                 if not response.content.at_eof():
-                    raise ModelError(f"{name}: the answer is above {human(_MAX_JSON)}")
+                    raise ModelError(f"{name}: the answer is larger than {human(_MAX_JSON)}")
                 return data
 
         data = self.run(name, body())
@@ -239,7 +242,7 @@ class Client:
             return json.loads(data)
         except (ValueError, RecursionError):
             raise ModelError(
-                f"{name}: {url.hostname} answers with no JSON", hint="is HF_ENDPOINT right?"
+                f"{name}: the answer of {url.hostname} is not JSON", hint="check HF_ENDPOINT"
             ) from None
 
     async def get(
@@ -259,7 +262,7 @@ class Client:
         for _ in range(_MAX_REDIRECTS + 1):
             self.requests += 1
             if self.requests > _MAX_REQUESTS:
-                raise ModelError(f"{name}: its header takes more than {_MAX_REQUESTS} requests")
+                raise ModelError(f"{name}: the header needs more than {_MAX_REQUESTS} requests")
             own = {"Accept-Encoding": "identity", "User-Agent": "arriero", **headers}
             if authorization := self._credentials.get(_origin(url)):
                 own["Authorization"] = authorization
@@ -284,7 +287,7 @@ class Client:
             new = parsed(location and urljoin(urlunsplit(_bare(url)), location))
         except (UsageError, ValueError):
             raise ModelError(
-                f"{name}: {url.hostname} redirects to what is no address",
+                f"{name}: {url.hostname} redirects to an invalid address",
                 hint="give the address of the file",
             ) from None
         if url.scheme == "https" and new.scheme == "http":
@@ -300,14 +303,14 @@ class Client:
         return new
 
     def _trusts(self, host: str) -> bool:
-        """Whether the user named this host, or is on this machine's own network already."""
+        """Whether the user named this host, or already uses this machine's own network."""
         return self._asked_inside or host in self._named
 
     def _may_resolve(self, host: str) -> bool:
         return host == self._proxy_host or self._trusts(host)
 
     async def take(self, response: aiohttp.ClientResponse, length: int, name: str) -> bytes:
-        """So many bytes of the body, fewer at its end."""
+        """Read so many bytes of the body, fewer at its end."""
         parts: list[bytes] = []
         left = length
         while left and (part := await response.content.read(left)):
@@ -315,23 +318,23 @@ class Client:
             left -= len(part)
             self.bytes_read += len(part)
             if self.bytes_read > _MAX_BYTES:
-                raise ModelError(f"{name}: its header is above {human(_MAX_BYTES)}")
+                raise ModelError(f"{name}: the header is larger than {human(_MAX_BYTES)}")
         return b"".join(parts)
 
     def refusal(self, status: int, name: str, url: SplitResult) -> ArrieroError:
-        """A status that is no success, as an error."""
+        """The error for a status other than success."""
         at_hub = _origin(url) == _origin(self._hub)
         says = f"{name}: {url.hostname} answers {status}"
         match status:
             case 401 | 403 if at_hub:
                 return ModelError(
-                    f"{says}: it is private or gated, or does not exist",
+                    f"{says}: the model is private or gated, or does not exist",
                     hint="set HF_TOKEN to a token that may read it, and accept its terms",
                 )
             case 401 if _origin(url) in self._credentials:
                 return ModelError(
-                    f"{says}: it does not take the user and password given",
-                    hint="check both; @, : and / in them are written %40, %3A and %2F",
+                    f"{says}: it refuses the given user and password",
+                    hint="check both; write @, : and / in them as %40, %3A and %2F",
                 )
             case 407:
                 return ModelError(
@@ -346,13 +349,13 @@ class Client:
                 )
             case 403:
                 return ModelError(
-                    f"{says}: not allowed",
-                    hint="a signed address holds for a while and for one file: get a new one",
+                    f"{says}: access is not allowed",
+                    hint="get a new address: a signed one is valid for a while and for one file",
                 )
             case 404 | 410:
                 return NotFoundError(f"{says}: there is no such file", hint="check the address")
             case 416:
-                return ModelError(f"{says}: it is empty or has shrunk", hint="try again")
+                return ModelError(f"{says}: the file is empty or has shrunk", hint="try again")
             case 429:
                 return ModelError(f"{says}: too many requests", hint="wait, then try again")
             case _ if status >= 500:
@@ -362,7 +365,7 @@ class Client:
 
 
 def _told(error: Exception, name: str) -> ModelError:
-    """What went wrong between here and there; an error's own text may hold more than a host."""
+    """The error of a connection, without its original text, which may contain private parts."""
     again = "check the connection, then try again"
     match error:
         case aiohttp.ClientConnectorCertificateError():
@@ -372,9 +375,9 @@ def _told(error: Exception, name: str) -> ModelError:
                 ("check the clock; SSL_CERT_FILE names further authorities"),
             )
         case aiohttp.ClientSSLError():
-            text, hint = f"{error.host} speaks no TLS that can be used", "is it http:// there?"
+            text, hint = f"cannot agree on TLS with {error.host}", "check whether it needs http://"
         case aiohttp.ClientConnectorDNSError():
-            text, hint = f"no address is known for {error.host}", "check the name of the host"
+            text, hint = f"cannot resolve the name {error.host}", "check the name of the host"
         case aiohttp.ClientConnectorError():
             reason = os.strerror(error.errno) if error.errno else "no connection"
             proxy = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
@@ -389,16 +392,17 @@ def _told(error: Exception, name: str) -> ModelError:
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | OSError():
             text, hint = "the connection broke", again
         case aiohttp.ClientResponseError():
-            text, hint = "the answer is no HTTP", "check the address"
+            text, hint = "the answer is not HTTP", "check the address"
         case _:
             text, hint = "the address cannot be used", "check the address and the proxy's variables"
     return ModelError(f"{name}: {text}", hint=hint, id="model-remote")
 
 
 class RemoteSource:
-    """A file on a server. One block of it is held.
+    """A file on a server. One block of it is kept in memory.
 
-    A server that knows no ranges is read from the start, as far as needed, over one connection.
+    A server that does not support ranges is read from the start, as far as needed, over one
+    connection.
 
     Raises:
         NotFoundError, ModelError: As :func:`~arriero.gguf.remote.open_model`.
@@ -414,7 +418,7 @@ class RemoteSource:
         self._version: tuple[str, int] | None = None
         self._stream: aiohttp.ClientResponse | None = None
         self._position = 0
-        """Where in the stream of a server without ranges."""
+        """The position in the stream of a server without ranges."""
         self._start, self._data = 0, b""
         self._block = FIRST_BLOCK if part_of is None else LATER_PART_BLOCK
         self._taken = 0
@@ -441,7 +445,7 @@ class RemoteSource:
         return self._data[: length + ahead]
 
     def sibling(self, name: str) -> RemoteSource:
-        """The file of that name beside this one, over the same connection.
+        """The file of that name in the same place, over the same connection.
 
         ``name`` is quoted as in ``self.name``.
         """
@@ -460,7 +464,7 @@ class RemoteSource:
             self._client.close()
 
     def _fetch(self, length: int) -> None:
-        """Add at most so many bytes, and at least one, to those that are held."""
+        """Add at least one and at most so many bytes to those in memory."""
         at = self._start + len(self._data)
         data = self._client.run(self.name, self._bytes(at, length))
         if not data and at < self.size:
@@ -490,11 +494,11 @@ class RemoteSource:
         return data
 
     async def _answer(self, at: int, length: int) -> aiohttp.ClientResponse:
-        """The range, or the whole file where the server knows none; of the same file as before."""
+        """The range, or the whole file if the server has no ranges; of the same file as before."""
         wanted = {"Range": f"bytes={at}-{at + length - 1}"}
         response, place = await self._client.get(self._place, self.name, wanted)
         if response.status in _EXPIRED and self._place is not self._url:
-            response.close()  # where a redirect led may hold for an hour only
+            response.close()  # the target of a redirect may be valid for an hour only
             response, place = await self._client.get(self._url, self.name, wanted)
         try:
             self._check(response, place, at, length)
@@ -512,10 +516,10 @@ class RemoteSource:
             said = _RANGE.match(headers.get("Content-Range", ""))
             first, last, size = map(int, said.groups()) if said else (-1, -1, -1)
             if first != at or not at <= last < min(at + length, size):
-                raise self._wrong(f"{place.hostname} answers with another range than asked")
+                raise self._wrong(f"{place.hostname} sends another range than requested")
         elif response.status == 200:
             if response.content_length is None:
-                raise self._wrong(f"{place.hostname} knows no ranges and tells no size")
+                raise self._wrong(f"{place.hostname} supports no ranges and gives no size")
             size = response.content_length
         else:
             raise self._client.refusal(response.status, self.name, place)

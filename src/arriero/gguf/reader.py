@@ -1,8 +1,8 @@
 """Read the header of a GGUF file: metadata and tensor table, never tensor data.
 
 The file may be hostile. Every count, length, offset and type is checked against the size of the
-file and a ceiling, and memory stays below 64 MiB whatever the file says. Long arrays (tokens,
-merges, scores) are stepped over, not read: what is kept of them is where they are.
+file and a limit, and memory stays below 64 MiB whatever the file says. Long arrays (tokens, merges,
+scores) are skipped, not read: only their position is kept.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from arriero.gguf.source import LocalSource, Source
 
 _CHUNK: Final = 1 << 20
 _LATER_CHUNK: Final = 1 << 14
-"""For the start of a later part of a set, whose header holds no vocabulary."""
+"""For the start of a later part of a set, whose header has no vocabulary."""
 _START: Final = 512
-"""Bytes that tell what a file is."""
+"""Bytes that show what a file is."""
 _MAX_SHOWN: Final = 80
 """Characters of a name in a message."""
 _LAYER: Final = re.compile(r"blk\.(\d+)")
@@ -45,7 +45,7 @@ _PART_NAME: Final = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LazyArray:
-    """An array that was stepped over: ``count`` elements of ``type`` from byte ``offset``."""
+    """An array that was skipped: ``count`` elements of ``type`` from byte ``offset``."""
 
     type: ValueType
     count: int
@@ -60,8 +60,8 @@ Value = Scalar | tuple[Scalar, ...] | LazyArray
 class TensorInfo:
     """One tensor: ``shape`` fastest dimension first, ``offset`` from the start of its part's file.
 
-    ``bytes`` is without padding. For a type this version does not know (``type`` is then
-    ``"type N"``) it is the room up to the next tensor.
+    ``bytes`` does not include padding. For an unknown type (``type`` is then ``"type N"``) it is
+    the distance to the next tensor.
     """
 
     name: str
@@ -74,7 +74,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a model: ``data_offset`` is where its header ends, padding included."""
+    """One file of a model; ``data_offset`` is the end of its header, padding included."""
 
     name: str
     bytes: int
@@ -104,8 +104,8 @@ def read_header(path: StrPath) -> Header:
 
     Raises:
         NotFoundError: The file, or a part of the set, does not exist.
-        ModelError: It is no GGUF file, or damaged, truncated or absurd: the message names the key
-            or tensor and the byte where it shows.
+        ModelError: It is not a GGUF file, or it is damaged, truncated or absurd; the message names
+            the key or tensor and the byte.
     """
     source = LocalSource(Path(path))
     try:
@@ -128,7 +128,7 @@ def read_source(source: Source) -> Header:
 
 
 def first_part(name: str) -> str:
-    """The name of the first part of the set that a file of this name is of, else the name."""
+    """The name of the first part of the set to which a file of this name belongs, else the name."""
     match = _PART_NAME.match(name)
     return f"{match[1]}-00001-of-{match[3]}.gguf" if match else name
 
@@ -140,8 +140,8 @@ def _whole_set(source: Source, first: Header, count: int, left: _Left) -> Header
         raise ModelError(f"{source.name}: split.count is {count}, more than {limits.HEADER_PARTS}")
     if match is None or int(match[3]) != count:
         raise ModelError(
-            f"{source.name} says it is one of {count} parts, which its name does not",
-            hint=f"llama.cpp finds parts by name: NAME-00001-of-{count:05d}.gguf",
+            f"{source.name} is one of {count} parts, but its name does not say so",
+            hint=f"name the parts as llama.cpp expects: NAME-00001-of-{count:05d}.gguf",
         )
     names = [f"{match[1]}-{i + 1:05d}-of-{count:05d}.gguf" for i in range(count)]
     if _integer(first, "split.no", 0) != 0 or int(match[2]) != 1:
@@ -153,16 +153,18 @@ def _whole_set(source: Source, first: Header, count: int, left: _Left) -> Header
         for key, expected in (("split.no", number), ("split.count", count)):
             value = _integer(part, key, -1)
             if value != expected:
-                raise ModelError(f"{name}: {key} is {value}, not {expected}: not of this set")
+                raise ModelError(
+                    f"{name} does not belong to this set: {key} is {value}, not {expected}"
+                )
         tensors += (
             TensorInfo(t.name, t.type, t.shape, t.offset, t.bytes, number) for t in part.tensors
         )
         headers.append(part)
     total = _integer(first, "split.tensors.count", len(tensors))
     if total != len(tensors):
-        raise ModelError(f"{file_name}: the set has {len(tensors)} tensors and should have {total}")
+        raise ModelError(f"{file_name}: the set has {len(tensors)} tensors instead of {total}")
     if len({t.name for t in tensors}) != len(tensors):
-        raise ModelError(f"{file_name}: two parts of the set hold the same tensor")
+        raise ModelError(f"{file_name}: two parts of the set contain the same tensor")
     return Header(
         version=first.version,
         big_endian=first.big_endian,
@@ -189,7 +191,7 @@ def _read_part(first: Source, name: str, left: _Left) -> Header:
 def _integer(header: Header, key: str, default: int) -> int:
     value = header.metadata.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ModelError(f"{header.parts[0].name}: {key} is no integer")
+        raise ModelError(f"{header.parts[0].name}: {key} is not an integer")
     return value
 
 
@@ -197,12 +199,12 @@ def _integer(header: Header, key: str, default: int) -> int:
 
 
 _Row = tuple[int, str, int, tuple[int, ...], int]
-"""Where a tensor's entry is; its name, type, dimensions and offset as they are in the file."""
+"""Position of a tensor's entry; its name, type, dimensions and offset as in the file."""
 
 
 @dataclass
 class _Left:
-    """What the header of a model may still hold, counted over all its parts."""
+    """How much the header of a model may still contain, counted over all its parts."""
 
     keys: int = limits.HEADER_KEYS
     tensors: int = limits.HEADER_TENSORS
@@ -253,7 +255,7 @@ class _Reader:
     def _check_magic(self) -> None:
         if not self._buffer.startswith(MAGIC):
             looks, hint = _looks_like(self._buffer)
-            raise ModelError(f"{self._source.name} is no GGUF file: {looks}", hint=hint)
+            raise ModelError(f"{self._source.name} is not a GGUF file: {looks}", hint=hint)
         self._at = len(MAGIC)
 
     def _version(self) -> int:
@@ -262,7 +264,7 @@ class _Reader:
             self._order = ">"
             version = int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            hint = "convert the model again" if version < 2 else "is it written by newer software?"
+            hint = "convert the model again" if version < 2 else "use a newer Arriero"
             raise ModelError(
                 f"{self._source.name}: GGUF version {version} (byte 4) is not 2 or 3", hint=hint
             )
@@ -315,8 +317,8 @@ class _Reader:
             or not 0 < value <= limits.ALIGNMENT
             or value & (value - 1)
         ):
-            said = value if isinstance(value, int) else "no number"
-            raise self._wrong(f"is {said}, no power of two up to {limits.ALIGNMENT}")
+            said = value if isinstance(value, int) else "not a number"
+            raise self._wrong(f"must be a power of two up to {limits.ALIGNMENT}; it is {said}")
         return value
 
     def _tensor_rows(self, count: int) -> list[_Row]:
@@ -343,7 +345,7 @@ class _Reader:
         if layer and (len(layer[1]) > 5 or int(layer[1]) >= limits.LAYERS):
             raise self._wrong("has a layer number that no model has")
         if len(name.encode()) > limits.TENSOR_NAME:
-            raise self._wrong(f"has a name above {limits.TENSOR_NAME} bytes")
+            raise self._wrong(f"has a name longer than {limits.TENSOR_NAME} bytes")
 
     def _placed(self, rows: list[_Row], data_offset: int) -> tuple[TensorInfo, ...]:
         """The tensors with their size and place, all inside the file."""
@@ -356,19 +358,19 @@ class _Reader:
             if elements > limits.ELEMENTS:
                 raise self._wrong(f"has the absurd shape {list(shape)}")
             if offset % self._alignment:
-                raise self._wrong(f"starts at {offset}, no multiple of {self._alignment}")
+                raise self._wrong(f"starts at {offset}, not at a multiple of {self._alignment}")
             kind = TENSOR_TYPES.get(type_id)
             if kind is None:
                 size = max(room[offset] - offset, 0)
             else:
                 if shape and shape[0] % kind.block:
-                    raise self._wrong(f"has rows of {shape[0]}, no multiple of {kind.block}")
+                    raise self._wrong(f"has rows of {shape[0]}, not a multiple of {kind.block}")
                 size = elements // kind.block * kind.size
             end = data_offset + offset + size
             if end > self._size:
                 raise ModelError(
                     f"{self._source.name}: file is truncated: {self._what} ends at byte {end}, "
-                    f"the file has {self._size}",
+                    f"but the file has {self._size}",
                     hint="download it again",
                     id="model-truncated",
                 )
@@ -389,7 +391,7 @@ class _Reader:
         if self._at + length > self._size:
             raise ModelError(
                 f"{self._source.name}: file is truncated: {self._what} at byte {self._at} needs "
-                f"{length} bytes, the file has {self._size}",
+                f"{length} bytes, but the file has {self._size}",
                 hint="download it again",
                 id="model-truncated",
             )
@@ -402,7 +404,7 @@ class _Reader:
         return self._buffer[start : start + length]
 
     def _fill(self, length: int) -> None:
-        """Have so many bytes from here on in the buffer; the file is known to hold them."""
+        """Read so many bytes from here on into the buffer; the file is known to have them."""
         if self._at - self._base + length > len(self._buffer):
             self._base = self._at
             self._buffer = self._source.read(self._at, length, _CHUNK)
@@ -431,18 +433,18 @@ class _Reader:
             self._left.text -= sys.getsizeof(text)
             if self._left.text >= 0:
                 return text
-        raise self._wrong(f"brings the text in the header above {human(limits.HEADER_TEXT)}")
+        raise self._wrong(f"makes the header's text longer than {human(limits.HEADER_TEXT)}")
 
     def _skip_strings(self, count: int) -> None:
-        """Step over strings. One unpack per string is all the work there is.
+        """Skip strings with one unpack for each.
 
-        A length that leads beyond the buffer makes the next unpack fail, which is where the buffer
-        moves on; so no step needs a check of its own.
+        A length that leads beyond the buffer makes the next unpack fail, and then the buffer moves
+        on; so no step needs a check of its own.
         """
         self._need(count * 8)
         self._left.strings -= count
         if self._left.strings < 0:
-            raise self._wrong(f"brings the strings in arrays above {limits.HEADER_STRINGS}")
+            raise self._wrong(f"makes the strings in arrays more than {limits.HEADER_STRINGS}")
         unpack = struct.Struct(f"{self._order}Q").unpack_from
         start, left = self._at, count
         while left:
@@ -464,12 +466,12 @@ class _Reader:
 
 
 def _short(name: str) -> str:
-    """A name as a message shows it."""
+    """A name, shortened for a message."""
     return repr(name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "…")
 
 
 def _looks_like(start: bytes) -> tuple[str, str]:
-    """What a file that is no GGUF seems to be, and what to do about it."""
+    """What a file that is not GGUF seems to be, and what to do about it."""
     again = "download the .gguf file itself"
     convert = "convert it with llama.cpp's convert_hf_to_gguf.py"
     if not start:

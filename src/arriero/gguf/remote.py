@@ -1,4 +1,4 @@
-"""Open a model wherever it is: a file, a part of a split set, an address, a repository."""
+"""Open a model from a file, a part of a split set, an address or a repository."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 def open_model(
     spec: StrPath, *, cwd: StrPath | None = None, environ: Mapping[str, str] | None = None
 ) -> Source:
-    """Open a model; of a split set the first part, whichever is named.
+    """Open a model; for a split set open the first part, whichever part is named.
 
-    Not for use inside a running event loop where the model is remote.
+    Do not open a remote model inside a running event loop.
 
     Args:
         spec: A path, an ``http(s)://`` address, ``hf://owner/repo[@revision]/path/file.gguf``, or
             ``hf://owner/repo[@revision][:QUANT]``, for which the file is chosen as
             ``llama-server -hf owner/repo:QUANT`` does. A :class:`~pathlib.Path` is always a file.
-        cwd: What a relative path is relative to.
+        cwd: The directory for relative paths.
         environ: ``MODEL_ENDPOINT`` or ``HF_ENDPOINT``, ``HF_TOKEN`` and the proxies; this
             process's own if not given.
 
     Raises:
-        UsageError: The address is none that can be read.
+        UsageError: The address has a scheme that cannot be read.
         NotFoundError: There is no such file, repository or quantisation.
-        ModelError: It cannot be read; the message says why, and holds no credentials.
+        ModelError: It cannot be read; the message says why and contains no credentials.
     """
     scheme = _SCHEME.match(spec) if isinstance(spec, str) else None
     if scheme is None:

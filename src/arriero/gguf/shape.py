@@ -1,4 +1,4 @@
-"""The dimensions of a model to be written."""
+"""The dimensions of a model to write."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Shape:
             if isinstance(value, int) and not isinstance(value, bool):
                 low = 0 if field.name in _ZERO_ALLOWED else 1
                 if not low <= value <= _MAX_DIMENSION:
-                    raise UsageError(f"{field.name} = {value} is not in {low}..{_MAX_DIMENSION}")
+                    raise UsageError(f"{field.name} must be {low} to {_MAX_DIMENSION}, not {value}")
         for wrong, why in self._conflicts():
             if wrong:
                 raise UsageError(f"{self.arch} cannot have this shape: {why}")

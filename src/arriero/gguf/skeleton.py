@@ -1,8 +1,8 @@
-"""A model's header without what could be private, and the same header made small.
+"""A model's header without private content, and the same header made smaller.
 
-What a model takes of memory depends on its architecture's numbers, on the names, shapes, types and
-places of its tensors and on how many tokens its vocabulary has. That is kept. Everything that is
-free text or tells where the model comes from is not: names, authors, addresses, licences, the chat
+The memory that a model takes depends on its architecture's numbers, on the names, shapes, types and
+positions of its tensors, and on the size of its vocabulary. These are kept. Free text and
+everything about the model's origin are removed: names, authors, addresses, licences, the chat
 template, token texts and merges, paths that tools leave behind.
 """
 
@@ -47,16 +47,16 @@ _CHOICES: Final = {
         "reglu",
     ),
 }
-"""Ends of keys whose text decides which code of llama.cpp runs, and what it may be.
+"""Endings of keys whose text decides which code of llama.cpp runs, with the allowed texts.
 
-Two more are any single word: the architecture and the projector of a multimodal model.
+Two more keys may have any single word: the architecture, and the projector of a multimodal model.
 """
 _TOKENS: Final = "tokenizer.ggml.tokens"
 _TOKENIZER: Final = "tokenizer.ggml.model"
 _TYPE_COUNT: Final = "tokenizer.ggml.token_type_count"
 _VOCABULARY: Final = frozenset(key for key, _ in vocabulary_keys(3))
 _WORTH_LEAVING_OUT: Final = 1 << 14
-"""Tokens below which an engine reads a vocabulary in no time."""
+"""Tokens; an engine reads a smaller vocabulary in no time."""
 _NO_VOCABULARY: Final = {"none", "no_vocab"}
 _NAME: Final = "skeleton"
 _MAX_TEXTS: Final = 1 << 16
@@ -70,7 +70,7 @@ _EXPERT_TENSORS: Final = re.compile(r"blk\.\d+\.(?:ffn_\w+_exps|ffn_gate_inp|exp
 _LAYERS_MEAN_MORE: Final = {
     *("command-r", "eagle3", "exaone4", "gemma3n", "graniteswitch", "hrm_text", "nanbeige"),
 }
-"""Architectures whose number of layers llama.cpp takes for more than that."""
+"""Architectures for which llama.cpp derives more than the depth from the number of layers."""
 _NOT_PER_LAYER: Final = ("rope.dimension_sections",)
 SMALL_VOCABULARY: Final = 512
 
@@ -80,9 +80,9 @@ SMALL_VOCABULARY: Final = 512
 
 @dataclass(frozen=True)
 class Neutral:
-    """A header for sharing: ``tokenizer.ggml.tokens`` in it stands for tokens of no meaning.
+    """A header for sharing, in which ``tokenizer.ggml.tokens`` has meaningless tokens.
 
-    Names of keys by what became of them, in the order of the file.
+    The names of all keys are listed by what happened to them, in the order of the file.
     """
 
     header: Header
@@ -92,7 +92,7 @@ class Neutral:
 
 
 def neutral(header: Header) -> Neutral:
-    """What of a header may be shared. Numbers of the architecture are kept, and their names.
+    """The parts of a header that may be shared, the architecture's numbers among them.
 
     Raises:
         ModelError: The header names no architecture.
@@ -105,7 +105,7 @@ def neutral(header: Header) -> Neutral:
     dropped: list[str] = []
     for key, value in header.metadata.items():
         if key.startswith("split."):
-            continue  # written anew for the parts there are
+            continue  # written again for the actual number of parts
         if _is_kept(key, value, arch):
             metadata[key] = value
             kept.append(key)
@@ -136,7 +136,7 @@ def _is_kept(key: str, value: Value, arch: str) -> bool:
 
 
 def _is_label(key: str, value: Value, arch: str) -> bool:
-    """Texts of which the engine needs the number, such as a classifier's labels."""
+    """Texts of which the engine needs only the number, such as a classifier's labels."""
     return (
         key.startswith(f"{arch}.")
         and isinstance(value, LazyArray)
@@ -146,10 +146,10 @@ def _is_label(key: str, value: Value, arch: str) -> bool:
 
 
 def without_vocabulary(header: Header) -> Header | None:
-    """The header with the number of its tokens in place of the tokens; null where that is no help.
+    """The header with only the number of its tokens; None if that does not help.
 
-    An engine makes the same tensors, caches and graphs of it, and has nothing to read. It cannot
-    serve with it.
+    An engine makes the same tensors, caches and graphs of it without reading a vocabulary. It
+    cannot serve with it.
     """
     arch, tokens = header.metadata.get("general.architecture"), header.metadata.get(_TOKENS)
     if not isinstance(tokens, LazyArray) or tokens.count < _WORTH_LEAVING_OUT:
@@ -172,10 +172,10 @@ def without_vocabulary(header: Header) -> Header | None:
 
 
 def layer_kinds(header: Header) -> list[frozenset[tuple[str, tuple[int, ...]]]] | None:
-    """The tensors of each layer, types aside; null where layers cannot be left out.
+    """The tensors of each layer without their types; None if layers cannot be left out.
 
-    That is where their number means more, where one tensor serves them all and where they are not
-    called ``blk.N.``.
+    They cannot if their number has another meaning, if one tensor serves all layers, or if they are
+    not called ``blk.N.``.
     """
     arch = describe(header).arch
     is_lite = arch == "deepseek2" and f"{arch}.attention.q_lora_rank" not in header.metadata
@@ -194,9 +194,9 @@ def layer_kinds(header: Header) -> list[frozenset[tuple[str, tuple[int, ...]]]] 
 
 
 def with_layers(header: Header, layers: int) -> Header:
-    """Only so many layers from the start of the trunk, and all NextN layers.
+    """Keep only the first layers, and all NextN layers.
 
-    Arrays of one entry per layer are cut alike, and counts of leading or sharing layers follow.
+    Arrays with one entry per layer are shortened too, and counts of layers are adjusted.
     """
     arch = describe(header).arch
     blocks = _integer(header, "block_count")
@@ -234,10 +234,10 @@ def with_layers(header: Header, layers: int) -> Header:
 
 
 def fewer_experts(header: Header) -> int | None:
-    """The fewest experts that routing works with; null where there are none to spare.
+    """The smallest number of experts with which routing works; None if none can be left out.
 
-    As many as one token uses and, where experts are chosen by groups, two in each group and enough
-    in those that one token uses.
+    These are as many as one token uses. If experts are chosen by groups, each group needs two, and
+    the groups of one token need enough for it.
     """
     count, used = _integer(header, "expert_count"), _integer(header, "expert_used_count")
     groups = _integer(header, "expert_group_count") or 1
@@ -250,7 +250,7 @@ def fewer_experts(header: Header) -> int | None:
 
 
 def with_experts(header: Header, experts: int) -> Header:
-    """Only so many experts in every layer."""
+    """Keep only so many experts in every layer."""
     key = f"{describe(header).arch}.expert_count"
     count = _integer(header, "expert_count")
     tensors = (
@@ -260,7 +260,7 @@ def with_experts(header: Header, experts: int) -> Header:
 
 
 def with_vocabulary(header: Header, tokens: int) -> Header:
-    """Only so many tokens."""
+    """Keep only so many tokens."""
     key = f"{describe(header).arch}.vocab_size"
     held = header.metadata.get(_TOKENS)
     if not isinstance(held, LazyArray):
@@ -284,15 +284,15 @@ def _narrowed(tensor: TensorInfo, count: int, fewer: int) -> TensorInfo:
 def _repacked(
     header: Header, metadata: Mapping[str, Value], tensors: Iterable[TensorInfo]
 ) -> Header:
-    """One file in which every tensor follows the one before."""
+    """The header of one file in which each tensor follows the one before."""
     placed: list[TensorInfo] = []
     end = 0
     for tensor in tensors:
         kind = TYPES_BY_NAME.get(tensor.type)
         if kind is None:
             raise ModelError(
-                f"{header.parts[0].name}: cannot make tensor {tensor.name!r} smaller: {tensor.type}"
-                " is not known here"
+                f"{header.parts[0].name}: cannot make tensor {tensor.name!r} smaller: its type"
+                f" {tensor.type} is unknown"
             )
         size = prod(tensor.shape) // kind.block * kind.size
         placed.append(replace(tensor, offset=end, bytes=size, part=0))
@@ -324,10 +324,10 @@ def part_paths(path: Path, parts: int) -> list[Path]:
 
 
 def write_header(header: Header, path: Path) -> list[Path]:
-    """Write a neutral header and a hole where the weights were; a set stays a set.
+    """Write a neutral header and a hole in place of the weights; a split set stays split.
 
-    Tensors lie where they lay, counted from the start of the weights, so that what the engine maps
-    of each file is the same. Files appear whole or not at all, the first of a set last.
+    Tensors keep their positions, counted from the start of the weights, so that the engine maps the
+    same part of each file. A file appears complete or not at all, the first file of a set last.
 
     Raises:
         NotFoundError, UsageError, ArrieroError: As :func:`arriero.gguf.writer.write_model`.
@@ -351,7 +351,7 @@ def write_header(header: Header, path: Path) -> list[Path]:
 
 
 def copy_header(header: Header, source: Source, paths: Sequence[Path]) -> None:
-    """Copy a model without its weights: every header byte the same, then a hole.
+    """Copy a model without its weights: the same header, byte by byte, then a hole.
 
     Args:
         source: The first part; the others are found beside it.

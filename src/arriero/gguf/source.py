@@ -1,4 +1,4 @@
-"""Where the bytes of a model come from. A header needs few of them, wherever the file lies."""
+"""Access to the bytes of a model. A header needs few of them, wherever the file is."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """How to call it in messages; the last path component names the part of a split set."""
+        """The name for messages; its last component names the part of a split set."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total number of bytes."""
         ...
 
     @property
     def requests(self) -> int:
-        """How often a server was asked, for this file and its siblings; 0 for a local file."""
+        """Number of requests to a server, for this file and its siblings; 0 for a local file."""
         ...
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that servers sent, likewise."""
+        """Bytes that servers sent for this file and its siblings; 0 for a local file."""
         ...
 
     def read(self, offset: int, length: int, ahead: int = 0) -> bytes:
-        """The bytes asked for, fewer only at the end of the file.
+        """The requested bytes, fewer only at the end of the file.
 
-        Up to ``ahead`` more may follow if they cost nothing.
+        Up to ``ahead`` more may be read if they cost nothing.
         """
         ...
 
     def sibling(self, name: str) -> Source:
-        """The file of that name beside this one.
+        """The file of that name in the same place.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such file.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close the file or connection."""
         ...
 
 
@@ -74,7 +74,9 @@ class LocalSource:
                 self.size = os.fstat(self._file.fileno()).st_size
                 return
         except FileNotFoundError:
-            raise NotFoundError(f"no such model: {path}") from None
+            raise NotFoundError(
+                f"there is no model file {path}", hint="check the path, from this directory"
+            ) from None
         except (OSError, ValueError) as error:
             raise ModelError(f"cannot read {path}: {error}") from error
         what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"

@@ -1,4 +1,4 @@
-"""A byte vocabulary that takes any prompt and answers in printable text.
+"""A byte vocabulary that accepts any prompt and answers in printable text.
 
 Tokenizer ``gpt2`` without useful merges: one token per UTF-8 byte of the prompt and no BOS, so a
 prompt's size in tokens is its size in bytes. Tokens that are not printable ASCII have the type

@@ -1,8 +1,8 @@
 """Bytes of random tensors: fast, deterministic, never not-a-number.
 
-One pool of random blocks per type and magnitude is reused for every tensor, each starting at
-another place. Magnitudes follow the usual 1/sqrt(inputs), and layers add little to the residual
-stream, so that any depth stays in range.
+One pool of random blocks per type and magnitude is reused for every tensor, each time from another
+position. Magnitudes follow the usual 1/sqrt(inputs), and layers add little to the residual stream,
+so that any depth stays in range.
 
 Answers are restricted to printable text through one column: every token's embedding has the same
 large first element, which survives the layers, and the output rows of printable tokens have a
@@ -33,11 +33,11 @@ _F32: Final = TYPES_BY_NAME["f32"]
 
 
 _FALLBACKS: Final = {"q4_K": "q5_0", "q6_K": "q8_0"}
-"""What llama-quantize takes where a row is no multiple of a type's 256 elements."""
+"""The types that llama-quantize uses if a row is not a multiple of a type's 256 elements."""
 
 
 def stored_type(tensor: Tensor, shape: Shape) -> TensorType:
-    """The type a tensor is stored in: f16 where a row is no multiple of the type's block."""
+    """The type in which a tensor is stored: f16 if a row is not a multiple of the type's block."""
     if not tensor.matrix:
         return _F32
     match shape.tensor_type:

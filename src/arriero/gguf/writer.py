@@ -58,7 +58,7 @@ def write_model(
     """
     if weights == "random" and shape.tensor_type in MIXES:
         raise UsageError(
-            f"{shape.name}: no random weights are written as {shape.tensor_type}",
+            f"{shape.name}: random weights cannot be written as {shape.tensor_type}",
             hint="write it with --weights zeros",
         )
     tensors = list(architectures.tensors(shape))
@@ -85,9 +85,9 @@ def _pad(offset: int) -> int:
 
 @contextmanager
 def appearing(path: Path, size: int) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is complete, and leaves nothing otherwise.
+    """A file that gets its name only when it is complete; otherwise nothing is left.
 
-    Where the system has files without a name (Linux), not even a kill leaves something behind.
+    On systems with nameless files (Linux), not even a kill leaves anything behind.
 
     Args:
         size: Bytes that must be free on the disk.
@@ -96,7 +96,7 @@ def appearing(path: Path, size: int) -> Iterator[BinaryIO]:
         NotFoundError, UsageError, ArrieroError: As :func:`write_model`.
     """
     if not path.parent.is_dir():
-        raise NotFoundError(f"no such directory: {path.parent}", hint="create it first")
+        raise NotFoundError(f"there is no directory {path.parent}", hint="create it first")
     if os.path.lexists(path):
         raise _taken(path)
     try:
@@ -122,7 +122,7 @@ def appearing(path: Path, size: int) -> Iterator[BinaryIO]:
         raise _taken(path) from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = f"{human(size)} are needed" if size else ""
+        hint = f"free {human(size)} on the disk" if size else ""
         raise ArrieroError(
             f"cannot write {path}: {error.strerror or error}",
             hint=hint or "choose another directory",
@@ -131,11 +131,11 @@ def appearing(path: Path, size: int) -> Iterator[BinaryIO]:
 
 
 def _taken(path: Path) -> UsageError:
-    return UsageError(f"already exists: {path}", hint="remove it or choose another name")
+    return UsageError(f"{path} already exists", hint="remove it or choose another name")
 
 
 def _nameless(directory: Path) -> int | None:
-    """A new file without a name; null where the file system has none."""
+    """A new file without a name; None if the file system does not support it."""
     if sys.platform == "linux":
         with suppress(OSError):
             Path("/proc/self/fd").stat()  # without it the file could never get a name
@@ -236,8 +236,8 @@ def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> by
     """A metadata value with its type.
 
     Args:
-        kind: Null picks the type that llama.cpp asks for: 32 bits where they suffice, whole
-            numbers unsigned by themselves and signed in arrays.
+        kind: None chooses the type that llama.cpp expects: 32 bits if they are enough; single
+            integers are unsigned, integers in arrays are signed.
     """
     match value:
         case str():
@@ -256,7 +256,7 @@ def encode(value: Value | Sequence[Scalar], kind: ValueType | None = None) -> by
 
 
 def _float_type(values: Sequence[Scalar]) -> ValueType:
-    """32 bits, as llama.cpp asks for, where they hold the values."""
+    """32 bits, as llama.cpp expects, if they can hold the values."""
     try:
         struct.pack(f"<{len(values)}f", *values)
     except OverflowError:
