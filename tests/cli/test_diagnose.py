@@ -90,7 +90,7 @@ def test_a_command_that_serves_is_status_zero_also_on_a_taken_port(
     ("content", "told"),
     [
         (b"", "no GGUF file: it is empty"),
-        (b"this is no model\n", "no GGUF file"),
+        (b"this is no model\n", "not a GGUF file"),
         (None, "file is truncated"),
     ],
     ids=["empty", "text", "truncated"],

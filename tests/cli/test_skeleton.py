@@ -82,7 +82,7 @@ def test_published_models_take_no_disk(place: Place) -> None:
         ("skeleton --preset gpt-oss-20b --weights random -o x.gguf", USAGE, "mxfp4"),
         ("skeleton no.gguf -o x.gguf", NOT_FOUND, "no.gguf"),
         ("skeleton MODEL -o no/x.gguf", NOT_FOUND, "there is no directory"),
-        ("skeleton text.gguf -o x.gguf", FAILURE, "no GGUF file"),
+        ("skeleton text.gguf -o x.gguf", FAILURE, "not a GGUF file"),
         ("skeleton ftp://x/m.gguf -o x.gguf", USAGE, "ftp://"),
     ],
 )

@@ -100,12 +100,12 @@ def refused(path: Path) -> str:
     [
         ("keys", "number of keys"),
         ("tensors", "number of tensors"),
-        ("text", "text in the header above"),
-        ("wide text", "text in the header above"),
+        ("text", "header's text longer than"),
+        ("wide text", "header's text longer than"),
         ("name", "says length"),
-        ("strings", "strings in arrays above"),
+        ("strings", "strings in arrays more than"),
         ("layer", "layer number that no model has"),
-        ("tensor name", "name above"),
+        ("tensor name", "name longer than"),
     ],
 )
 def test_a_header_above_a_limit(kind: str, says: str, seed: int, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_intel_graphics_and_intel_cards(tmp_path: Path, about: str, shared: bool
 
 
 @pytest.mark.parametrize(
-    ("total", "free", "note"), [(0, 0, "no memory"), (8, 9, "more free"), (8, 0, "nothing free")]
+    ("total", "free", "note"), [(0, 0, "no memory"), (8, 9, "more free"), (8, 0, "no free memory")]
 )
 def test_what_cannot_be_true_is_not_usable(
     tmp_path: Path, total: float, free: float, note: str
@@ -202,7 +202,7 @@ def test_software_vulkan_of_the_real_engine_shares_the_host(
     (pool,) = pools(listed)
     assert (pool.name, pool.devices) == ("shared", ("host", "Vulkan0"))
     assert pool.limited_by != "what the driver lends Vulkan0"
-    assert "not a limit" in pool.note
+    assert "nothing enforces" in pool.note
 
 
 def test_free_host_memory_is_that_of_its_pool_unless_that_cannot_be_true() -> None:

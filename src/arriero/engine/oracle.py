@@ -1,9 +1,9 @@
 """The dry run: what the installed engine itself would allocate for a model and its settings.
 
-The engine's own library is loaded in a child process and builds models and contexts without
-memory behind them; its account of every buffer type is exact to the byte. Nothing is computed here
-that the engine can say. The child costs about 100 MiB and 0.1 s however large the plan is: neither
-weights nor caches nor recurrent state exist in it.
+A child process loads the engine's own library, which builds models and contexts without allocating
+their memory; its account of every buffer type is exact to the byte. Whatever the engine can say is
+not computed here. The child costs about 100 MiB and 0.1 s however large the plan is: it contains
+neither weights nor caches nor recurrent state.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from arriero.launch.params import ProjectorParams as ProjectorParams
 from arriero.process import scratch_directory, start, temporary_directory
 
 _BATCH: Final = 24
-"""Requests for one child: they go into one argument, of at most 128 KiB, each with a path."""
+"""Requests for one child; they must fit in one argument of at most 128 KiB."""
 _BATCH_BYTES: Final = 100_000
 _LAST_WORDS: Final = 3
 
 
 @dataclass(frozen=True)
 class DryBuffer:
-    """What one buffer type holds, in bytes. ``device`` is the type's name as the engine logs it.
+    """Bytes in one buffer type. ``device`` is the type's name in the engine's log.
 
-    ``context`` is KV and recurrent state together; ``rs`` is the part of it that is recurrent
-    state. ``output`` is in no breakdown of the engine. ``model`` on the host is the sum of the
-    tensors: a mapped file shows as ``CPU_Mapped`` and counts from first to last byte instead.
+    ``context`` is KV cache and recurrent state together; ``rs`` is the recurrent part. The engine's
+    breakdown does not include ``output``. ``model`` on the host is the sum of the tensors; a mapped
+    file appears as ``CPU_Mapped`` instead and counts from its first to its last byte.
     """
 
     device: str
@@ -53,7 +53,7 @@ class DryBuffer:
 
     @property
     def kv(self) -> int:
-        """Every attention-side cache."""
+        """All attention caches."""
         return self.context - self.rs
 
 
@@ -126,7 +126,7 @@ class ProjectorRun:
 
 @dataclass(frozen=True)
 class Unanswered:
-    """The engine gave no answer, or none that can be trusted, and why."""
+    """The engine gave no answer, or none that can be trusted; ``reason`` says why."""
 
     reason: str
 
@@ -140,7 +140,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Ear:
-    """What the child says: replies, and the last other lines in case it dies."""
+    """The output of the child: its replies, and its last other lines in case it dies."""
 
     replies: dict[int, DryRun | ProjectorRun | Unanswered] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
@@ -193,7 +193,7 @@ def dry_run(
 
 @contextmanager
 def _without_vocabularies(requests: Sequence[EngineParams]) -> Iterator[Mapping[Path, Path]]:
-    """Headers in place of models whose vocabulary takes an engine longer than all the rest."""
+    """Headers to use instead of models whose vocabulary would take most of an engine's time."""
     models = {request.model for request in requests}
     light = {model: header for model in models if (header := _light_header(model)) is not None}
     if not light:
@@ -275,12 +275,12 @@ def _batch(requests: Sequence[EngineParams]) -> Sequence[EngineParams]:
 
 def _library(directory: Path, name: str) -> Path | Unanswered:
     if platform.system() != "Linux":
-        return Unanswered("dry runs work on Linux only")
+        return Unanswered("dry runs work only on Linux")
     for place in (directory, directory.parent / "lib"):
         for found in (place / name, *sorted(place.glob(f"{name}.*"))):
             if found.is_file():
                 return found.absolute()
-    return Unanswered(f"no {name} in {directory} or beside it: the engine is linked statically")
+    return Unanswered(f"there is no {name} in {directory} or beside it: the engine is static")
 
 
 def _ask(
@@ -300,7 +300,7 @@ def _ask(
 def _hear(
     spec: Mapping[str, object], library: Path, environ: Mapping[str, str], seconds: float
 ) -> tuple[_Ear, str]:
-    """What one child says, and why it ended, should a reply be missing."""
+    """The output of one child, and why it ended if a reply is missing."""
     argv = [sys.executable, "-I", "-S", _oracle_child.__file__, json.dumps(spec)]
     env = {
         **environ,
@@ -317,7 +317,7 @@ def _hear(
     try:
         with start(argv, env=env, on_line=ear.hear) as child:
             ended = child.wait(max(seconds, 0))
-        reason = "no answer within the time given" if ended is None else _death(ended.status, ear)
+        reason = "it did not answer in time" if ended is None else _death(ended.status, ear)
     except (ArrieroError, OSError) as error:
         reason = f"the dry run did not start: {error}"
     return ear, reason

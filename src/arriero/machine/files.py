@@ -1,4 +1,4 @@
-"""Small files of the kernel, read whole and never more than they should be."""
+"""Read small files of the kernel, with a limit on their size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CEILING: Final = 1 << 20
 
 
 def text(path: Path) -> str:
-    """The file's text, or nothing if it cannot be read."""
+    """The file's text; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_CEILING).decode(errors="replace")
@@ -18,13 +18,13 @@ def text(path: Path) -> str:
 
 
 def number(path: Path) -> int | None:
-    """A file that holds one number."""
+    """The number in a file that contains only a number; None if it cannot be read."""
     word = text(path).strip()
     return int(word) if word.isdecimal() and len(word) < 20 else None
 
 
 def table(path: Path, separator: str | None = None) -> dict[str, int]:
-    """Lines of ``key value`` (or ``key: value kB``, then in bytes); other lines are left out."""
+    """Lines of ``key value`` (or ``key: value kB``, then in bytes); other lines are skipped."""
     result = {}
     for line in text(path).splitlines():
         key, _, rest = line.partition(separator or " ")

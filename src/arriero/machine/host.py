@@ -1,4 +1,4 @@
-"""Host memory: what the system, every cgroup above, and the ulimit leave."""
+"""Host memory: what the system, all enclosing cgroups and the ulimit leave free."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arriero.machine.model import Pool
 from arriero.process.cgroup import MemoryCgroup, own
 
 _NO_LIMIT: Final = 1 << 60
-"""Version 1 writes no limit as the largest number of whole pages."""
+"""cgroup version 1 shows "no limit" as the largest number of whole pages."""
 ROOT: Final = Path("/")
 ULIMIT: Final = "ulimit -v"
-"""The name of the bound that is address space, not RAM."""
+"""The name of the bound on address space, which is not RAM."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Bound:
 def host_pool(root: Path = ROOT) -> Pool:
     """Host memory that a new process may take, and what limits it.
 
-    Free is the least of: ``MemAvailable``; the limit of every cgroup from our own upwards minus
-    what it uses, reclaimable page cache not counted; the address space of ``ulimit -v``, which is
-    not RAM but ends allocations all the same. Swap is not counted. cgroup v1 and the ulimit ran for
-    real; version 2 was only tested with directory trees in the kernel's format.
+    Free is the least of: ``MemAvailable``; for every cgroup from our own upwards, its limit minus
+    its use without reclaimable page cache; the address space of ``ulimit -v``, which is not RAM but
+    also makes allocations fail. Swap does not count. cgroup v1 and the ulimit were tested for real,
+    version 2 only with directory trees in the kernel's format.
     """
     bounds = list(host_bounds(root))
     if not bounds:
@@ -44,7 +44,7 @@ def host_pool(root: Path = ROOT) -> Pool:
 
 
 def host_bounds(root: Path = ROOT) -> Iterator[Bound]:
-    """Everything that limits host memory here, in no order."""
+    """Everything that limits host memory on this machine, in no particular order."""
     if _has_proc(root):
         meminfo = files.table(root / "proc/meminfo", ":")
         if "MemTotal" in meminfo:
@@ -56,7 +56,7 @@ def host_bounds(root: Path = ROOT) -> Iterator[Bound]:
             yield from _cgroup_bounds(group)
         yield from _ulimit(root)
     else:
-        import psutil  # late: Linux does without it
+        import psutil  # late: not needed on Linux
 
         memory = psutil.virtual_memory()
         yield Bound("available memory", int(memory.total), int(memory.available))
@@ -67,7 +67,7 @@ def _has_proc(root: Path) -> bool:
 
 
 def physical_total(root: Path = ROOT) -> int | None:
-    """RAM that the kernel manages."""
+    """The RAM that the kernel manages; None if unknown."""
     if _has_proc(root):
         return files.table(root / "proc/meminfo", ":").get("MemTotal")
     import psutil
@@ -83,7 +83,7 @@ def _cgroup_bounds(group: MemoryCgroup) -> Iterator[Bound]:
         if used is None:
             continue
         kept = max(used - _reclaimable(path, group.version), 0)
-        # memory.high slows a process down until it hardly moves: as good as a limit.
+        # memory.high slows a process down until it hardly moves, which is as bad as a limit.
         names = [group.limit_file] if group.version == 1 else [group.limit_file, "memory.high"]
         for name in names:
             limit = files.number(path / name)
@@ -93,7 +93,7 @@ def _cgroup_bounds(group: MemoryCgroup) -> Iterator[Bound]:
 
 
 def _reclaimable(path: Path, version: int) -> int:
-    """Page cache that the kernel gives up before it kills. Sums include the cgroups below."""
+    """Page cache that the kernel drops before it kills. Sums include the cgroups below."""
     stat = files.table(path / "memory.stat")
     prefix = "total_" if version == 1 else ""
     names = [f"{prefix}inactive_file", f"{prefix}active_file"]

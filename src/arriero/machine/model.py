@@ -1,4 +1,4 @@
-"""Memory as places that fill up, and who fills them."""
+"""Pools of memory, and the processes that hold some of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Pool:
     """One pool of memory, in bytes.
 
     ``name`` is ``host``, ``shared`` (host and devices that use the same memory) or a device's name.
-    ``free`` is the least that any limit leaves, ``total`` the size that this limit gives, and
-    ``limited_by`` its name. ``usable`` is false where what the driver says cannot be true.
+    ``free`` is the least that any limit leaves, ``total`` the size under this limit, and
+    ``limited_by`` its name. ``usable`` is false if the driver's numbers cannot be true.
     """
 
     name: str
@@ -26,21 +26,21 @@ class Pool:
     usable: bool = True
     note: str = ""
     listed: tuple[ListedDevice, ...] = ()
-    """Its devices as the engine lists them: their own figures, which ``--fit`` goes by."""
+    """Its devices as the engine lists them, with the numbers that ``--fit`` uses."""
     physical: int | None = None
-    """All RAM, where the host is in it."""
+    """All RAM, if the pool contains host memory."""
     knob: str = ""
-    """The setting that limits it; empty where nothing but its size does."""
+    """The setting that limits it; empty if only its size does."""
     move_with: str = ""
-    """The command that moves the knob, for the user to decide on."""
+    """A command that changes this setting; the user decides whether to run it."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds device memory; ``bytes`` is None where the driver does not say.
+    """A process that holds device memory; ``bytes`` is None if the driver does not say.
 
-    ``device`` is the driver's own name (``nvml0``, ``card1``): how the engine numbers its devices
-    depends on what it is shown.
+    ``device`` is the driver's own name (``nvml0``, ``card1``): the engine's numbering depends on
+    which devices it sees.
     """
 
     pid: int

@@ -1,7 +1,7 @@
 """NVIDIA's driver, through NVML (``nvidia-ml-py``, the ``nvidia`` extra).
 
-Tested with the library absent and with a stand-in that behaves as NVML documents; nobody ran it on
-an NVIDIA card yet.
+This was tested without the library, and with a stand-in that behaves as NVML documents, but not yet
+on an NVIDIA card.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 class Card:
     """One card in NVML's order (by PCI bus).
 
-    ``total`` and ``used`` are None where the driver says "not supported": cards that use the
-    host's memory (GB10, Jetson) have none of their own.
+    ``total`` and ``used`` are None if the driver says "not supported": cards that use the host's
+    memory (GB10, Jetson) have none of their own.
     """
 
     index: int
@@ -28,7 +28,7 @@ class Card:
 
 
 class Nvml:
-    """NVML, initialised. Every question that the driver refuses is answered with None."""
+    """NVML, initialised. If the driver refuses a question, the answer is None."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -63,8 +63,8 @@ class Nvml:
     def processes(self) -> Iterator[tuple[int, int, int | None]]:
         """Card index, pid and bytes of every process on a card.
 
-        The driver leaves bytes out under WSL and for another container's process, and a pid may
-        be one of the host's.
+        The driver gives no bytes under WSL or for a process of another container, and a pid may be
+        that of the host.
         """
         library = self._library
         questions = (
@@ -85,7 +85,7 @@ class Nvml:
 
 @functools.cache
 def nvml() -> Nvml | None:
-    """NVML, or None where there is no library, no driver or no right to use it."""
+    """NVML; None if there is no library, no driver, or no right to use it."""
     try:
         library: Any = importlib.import_module("pynvml")
     except ImportError:

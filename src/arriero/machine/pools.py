@@ -1,4 +1,4 @@
-"""Devices as the engine lists them → pools: which share the host's memory, and what limits them."""
+"""Turn the engine's devices into pools: which share the host's memory, and what limits them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AMD_SHARED: Final = re.compile(
 _CARD_MAKERS: Final = re.compile(r"\b(NVIDIA|GeForce|Tesla|AMD|Radeon|Instinct)\b", re.IGNORECASE)
 _LOOPBACK: Final = re.compile(r"(127\.[\d.]+|localhost|\[?::1\]?)(:\d+)?\Z", re.IGNORECASE)
 _SAME: Final = 0.05
-"""Sizes this close are the same size; two readings of free memory, the same memory."""
+"""Two sizes this close count as equal, and two readings of free memory as the same memory."""
 
 
 def pools(
@@ -43,16 +43,16 @@ def pools(
 ) -> tuple[Pool, ...]:
     """The host and every listed device as pools, the host's first.
 
-    Devices without memory of their own make one pool ``shared`` with the host: its free memory is
-    the least of what the host has and what each driver still lends. Which devices those are is told
-    by the chip's name (GB10, Jetson, Intel graphics, Apple, software Vulkan), by a driver that
-    knows no memory of the card's own, or by sizes: more than the card's VRAM, or all of the host's
-    (a CPU worker on loopback is one of those). Of the real ones only software Vulkan and workers
-    were here; the others were tested with directory trees.
+    Devices without memory of their own form one pool ``shared`` with the host. Its free memory is
+    the least of what the host has and what each driver still lends. Such devices are recognised by
+    the chip's name (GB10, Jetson, Intel graphics, Apple, software Vulkan), by a driver that reports
+    no memory of the card's own, or by their size: more than the card's VRAM, or all of the host's
+    (such as a CPU worker on loopback). Only software Vulkan and workers were tested for real, the
+    others with directory trees.
 
     Args:
-        root: Where ``/proc`` and ``/sys`` are.
-        driver: NVML; the installed one if not given.
+        root: The directory of ``/proc`` and ``/sys``.
+        driver: NVML; the installed one by default.
     """
     cards = amd_cards(root)
     ram = physical_total(root)
@@ -73,7 +73,7 @@ def pools(
 
 
 def free_host_memory(pools: Sequence[Pool]) -> int | None:
-    """Free bytes of the pool that host memory is in; None where nobody can say."""
+    """Free bytes of the pool with host memory; None if unknown."""
     return next((p.free for p in pools if HOST in p.devices and p.usable), None)
 
 
@@ -97,7 +97,7 @@ def _shares(
 
 
 def _lenders(device: ListedDevice, cards: Sequence[AmdCard]) -> list[AmdCard]:
-    """Cards that this device may be if it uses more than VRAM of its own, the likeliest first."""
+    """Cards that this device may be if it uses more than its own VRAM, the likeliest first."""
     if any(_near(device.total, card.vram_total) for card in cards):
         return []
     found = [card for card in cards if device.total > card.vram_total]
@@ -109,13 +109,13 @@ def _near(first: int, second: int) -> bool:
 
 
 def _problem(device: ListedDevice) -> str:
-    """Why what the driver says about a device cannot be true."""
+    """Why the driver's numbers for a device cannot be true; empty if they can."""
     if device.total <= 0:
         return "the driver reports no memory at all"
     if device.free > device.total:
-        return f"the driver reports more free ({human(device.free)}) than there is"
+        return f"the driver reports more free memory ({human(device.free)}) than there is"
     if device.free == 0:
-        return "the driver reports nothing free: taken, or not known to it"
+        return "the driver reports no free memory: it is in use, or the driver does not know it"
     return ""
 
 
@@ -144,9 +144,7 @@ def _shared_pool(
     for device in devices:
         problem = _problem(device)
         if SOFTWARE.search(device.description):
-            notes.append(
-                f"{device.name} is software: its {human(device.total)} are not a limit that is kept"
-            )
+            notes.append(f"{device.name} is software: nothing enforces its {human(device.total)}")
             continue
         if problem:
             notes.append(f"{device.name}: {problem}")
@@ -171,7 +169,7 @@ def _shared_pool(
 
 
 def _lent(device: ListedDevice, platform: str) -> Pool:
-    """What a driver says that it lends of the host's memory."""
+    """How much host memory a driver says that it lends."""
     pool = Pool(device.name, (device.name,), device.total, device.free, "")
     if platform == "darwin":
         knob = "iogpu.wired_limit_mb"
@@ -182,7 +180,7 @@ def _lent(device: ListedDevice, platform: str) -> Pool:
 def _gtt(device: ListedDevice, cards: Sequence[AmdCard]) -> Pool | None:
     """What amdgpu lends to an APU: its carve-out and GTT, with the parameters that set the size.
 
-    ``amd-ttm`` comes with AMD's debug tools and writes the same parameter, of pages of 4 KiB.
+    ``amd-ttm`` comes with AMD's debug tools and writes the same parameter, in pages of 4 KiB.
     """
     lenders = _lenders(device, cards) if _AMD.search(device.description) else []
     if not lenders:

@@ -1,4 +1,4 @@
-"""Who holds device memory, how much is in use, and waiting until it is given back."""
+"""Who holds device memory, how much is in use, and how to wait until it is free again."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ VISIBILITY: Final = (
     "MUSA_VISIBLE_DEVICES",
     "GGML_METAL_DEVICES",
 )
-"""Variables that decide which devices a process sees, in which order, and whose memory it takes."""
+"""Variables that decide which devices a process sees, in which order, and which memory it uses."""
 _POLL_SECONDS: Final = 0.2
 
 
 def visibility(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those of `VISIBILITY` that are set, empty ones too: an empty one hides every device."""
+    """The variables of `VISIBILITY` that are set, even to nothing: that hides every device."""
     return {name: environ[name] for name in VISIBILITY if name in environ}
 
 
 def holders(*, root: Path = ROOT, driver: Nvml | None = None) -> tuple[Holder, ...]:
-    """Processes that hold device memory, as far as the drivers tell, the largest first."""
+    """Processes that hold device memory, as far as the drivers show them, the largest first."""
     driver = driver or nvml()
     found = [Holder(one.pid, _name(one.pid), one.device, one.bytes) for one in clients(root)]
     if driver:
@@ -56,7 +56,7 @@ def holders(*, root: Path = ROOT, driver: Nvml | None = None) -> tuple[Holder, .
 
 
 def _name(pid: int) -> str:
-    import psutil  # late: few have anything on a card
+    import psutil  # late: few processes have memory on a card
 
     try:
         return psutil.Process(pid).name()
@@ -67,7 +67,7 @@ def _name(pid: int) -> str:
 def device_memory(*, root: Path = ROOT, driver: Nvml | None = None) -> dict[str, int]:
     """Bytes in use on each card, by the driver's own name (``nvml0``, ``card1``: VRAM and GTT).
 
-    Empty where no driver tells. Cheap enough for sampling.
+    Empty if no driver reports it. Cheap enough for sampling.
     """
     driver = driver or nvml()
     used = {card.name: card.vram_used + card.gtt_used for card in amd_cards(root)}
@@ -84,11 +84,11 @@ def wait_for_memory(
     on_wait: Callable[[str], None] = lambda _: None,
     read: Callable[[], Mapping[str, int]] = device_memory,
 ) -> str:
-    """Wait until no card uses more than it did before, give or take ``tolerance`` bytes.
+    """Wait until no card uses more than before, give or take ``tolerance`` bytes.
 
-    Returns what is still missing after ``timeout`` seconds (``nvml0: 512.00 MiB more in use than
-    before``), nothing if all is back. ``on_wait`` hears the same while waiting. Host memory of a
-    process that was waited for is back already.
+    Returns what is still in use after ``timeout`` seconds (``nvml0: 512.00 MiB more in use than
+    before``), or an empty text. ``on_wait`` gets the same text while waiting. Host memory of a
+    process that has ended is already free.
     """
     deadline = time.monotonic() + timeout
     while True:

@@ -1,6 +1,6 @@
-"""Where a memory cgroup for one command can be made, and with which settings.
+"""Where a memory cgroup for one command can be created, and with which settings.
 
-Version 1 (a memory controller of its own mount) ran for real; version 2 was only tested with
+Version 1 (a memory controller with its own mount) was tested for real, version 2 only with
 directory trees in the kernel's format.
 """
 
@@ -48,7 +48,7 @@ class MemoryCgroup:
         return _number(self.path / self.usage_file)
 
     def peak(self) -> int | None:
-        """The most it ever was; None where the kernel keeps no such mark."""
+        """The highest use so far; None if the kernel does not record it."""
         return _number(self.path / self.peak_file)
 
     def ancestry(self) -> tuple[Path, ...]:
@@ -128,20 +128,20 @@ def _number(path: Path) -> int | None:
 
 
 def place(root: Path = Path("/")) -> MemoryCgroup:
-    """The cgroup under which one with a memory limit can be made; nothing is made yet.
+    """The cgroup under which one with a memory limit can be created; nothing is created yet.
 
-    Version 2 lets no cgroup both hold processes and limit children, so there it is usually a
-    sibling of Arriero's own cgroup, under the nearest one that hands down the memory controller
-    and may be written.
+    In version 2 a cgroup cannot both hold processes and limit children. So the new one is usually a
+    sibling of Arriero's own cgroup, under the nearest writable cgroup that passes on the memory
+    controller.
 
     Raises:
-        ProcessError: There is no memory controller, or nowhere this user may make one.
+        ProcessError: There is no memory controller, or this user may not create a cgroup.
     """
     hint = "use --limit-kind address-space instead"
     here = own(root)
     if here is None:
         raise ProcessError(
-            "no memory cgroup here: this system has no memory controller mounted",
+            "cannot use a memory cgroup: this system has no memory controller mounted",
             hint=hint,
             id="cgroup-unavailable",
         )
@@ -151,11 +151,13 @@ def place(root: Path = Path("/")) -> MemoryCgroup:
         if hands_down and _writable(parent):
             return MemoryCgroup(path=parent, root=here.root, version=here.version)
     reason = (
-        f"{here.path} is not writable for this user"
+        f"this user may not write to {here.path}"
         if here.version == 1
-        else f"no cgroup at or above {here.path} hands down memory and is writable for this user"
+        else f"no writable cgroup at or above {here.path} passes on the memory controller"
     )
-    raise ProcessError(f"cannot make a memory cgroup: {reason}", hint=hint, id="cgroup-unavailable")
+    raise ProcessError(
+        f"cannot create a memory cgroup: {reason}", hint=hint, id="cgroup-unavailable"
+    )
 
 
 def _writable(parent: Path) -> bool:

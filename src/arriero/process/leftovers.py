@@ -1,4 +1,4 @@
-"""What is left when both Arriero and a guard were killed: the next start removes it."""
+"""Remove what is left after both Arriero and a guard were killed; the next start does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is limited to, how it ended and what it took: values only."""
+"""Values: the limit of a process, how it ended, and how much memory it took."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arriero.base.words import LimitKind
 
 
 class ProcessError(ArrieroError):
-    """A process that cannot be started as asked, or that will not end."""
+    """A process cannot be started as requested, or does not end."""
 
     default_id = "process"
 
@@ -18,8 +18,8 @@ class ProcessError(ArrieroError):
 class Limit:
     """A memory limit in bytes, set before the command runs its first instruction.
 
-    ``address-space`` is ``RLIMIT_AS`` and holds for each process of the tree alone; ``cgroup`` is
-    RAM of the whole tree, swap shut off.
+    ``address-space`` is ``RLIMIT_AS`` and applies to each process of the tree separately;
+    ``cgroup`` is RAM of the whole tree, without swap.
     """
 
     bytes: int
@@ -40,7 +40,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory in bytes; None where the system does not tell.
+    """Memory in bytes; None if the system does not report it.
 
     ``address_space`` (VmSize) and its peak (VmPeak) are those of the command's first process: the
     address-space limit holds for each process alone. ``rss``, ``anonymous`` (RssAnon + VmSwap) and

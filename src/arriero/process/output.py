@@ -1,4 +1,4 @@
-"""Output of a process, cut into lines: never a blocked process, never unbounded memory."""
+"""Output of a process, cut into lines, without blocking the process and with bounded memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import BinaryIO, Final
 from arriero.process.model import ProcessError
 
 LINE_CEILING: Final = 1 << 16
-"""Bytes kept of one line; the rest of it is dropped."""
+"""Bytes kept of one line; the rest is dropped."""
 BACKLOG_CEILING: Final = 8 << 20
 """Bytes waiting for a slow reader; beyond that the oldest are dropped."""
 LOG_CEILING: Final = 64 << 20
-"""Bytes written to a log file; what comes after is not kept there."""
+"""Bytes written to a log file; later output is not written there."""
 
 
 class LineSplitter:
@@ -48,12 +48,12 @@ class LineSplitter:
 
 
 class Output:
-    """Takes what a process prints and hands it line by line to ``on_line`` in a thread of its own.
+    """Takes the output of a process and passes it line by line to ``on_line``, in its own thread.
 
-    `put` never waits: if ``on_line`` is slower than the process, the oldest bytes waiting are
-    dropped (``dropped`` counts them) and the lines that are handed over keep their order. The log
-    file has the beginning, up to a ceiling. An exception from ``on_line`` ends the handing over and
-    is kept in ``error``.
+    `put` never waits: if ``on_line`` is slower than the process, the oldest waiting bytes are
+    dropped (``dropped`` counts them); the other lines keep their order. The log file gets the
+    beginning of the output, up to a limit. After an exception from ``on_line``, kept in ``error``,
+    no more lines are passed.
     """
 
     def __init__(self, on_line: Callable[[str], None], log_file: Path | None) -> None:
@@ -81,7 +81,7 @@ class Output:
             self._change.notify()
 
     def finish(self) -> None:
-        """No more is coming: returns when every line has been handed over."""
+        """Signal the end of the output; returns when every line has been passed on."""
         with self._change:
             self._finished = True
             self._change.notify()

@@ -1,8 +1,8 @@
-"""The same functions where there is no fork (Windows): psutil instead of a guard.
+"""The same functions for systems without fork (Windows): psutil instead of a guard.
 
-The tree is found by parent process ids and ended on success, failure and exceptions. When Arriero
-itself is killed nothing here runs, so what it started stays. Memory limits are refused. This was
-tested on Linux, where it runs too; nobody ran it on Windows yet.
+The tree is found by parent process ids and ended on success, failure and exceptions. If Arriero
+itself is killed, nothing here runs, so the started processes stay. Memory limits are refused. This
+was tested on Linux, where it also runs, but not yet on Windows.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def start(
 ) -> Running:
     if limit is not None:
         raise ProcessError(
-            "this system has no memory limit that it keeps",
+            "this system cannot limit the memory of a process",
             hint="run without --limit, or on Linux",
             id="limit",
         )
@@ -229,7 +229,9 @@ def _popen(
         )
     except FileNotFoundError as error:
         raise NotFoundError(
-            f"no program {name}", hint="is the path right, from here?", id="no-program"
+            f"there is no program {name}",
+            hint="check the path, from this directory",
+            id="no-program",
         ) from error
     except (OSError, ValueError, IndexError) as error:
         raise ProcessError(f"cannot execute {name}: {error}", id="not-executable") from error
@@ -241,8 +243,8 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
         directory = tempfile.TemporaryDirectory(prefix="arriero-", dir=parent)
     except OSError as error:
         raise ProcessError(
-            f"cannot make a scratch directory in {parent}: {error.strerror}",
-            hint="set TMPDIR to a directory with room",
+            f"cannot create a scratch directory in {parent}: {error.strerror}",
+            hint="set TMPDIR to a directory with free space",
             id="scratch",
         ) from error
     with directory as name:
@@ -250,5 +252,5 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> tuple[Path, ...]:
-    """Nothing tells here whether a directory's owner still lives, so nothing is removed."""
+    """Remove nothing: on this system nothing shows whether a directory's owner still runs."""
     return ()

@@ -1,4 +1,4 @@
-"""Start a command under a guard, watch it, surely end it. Linux; macOS without the subreaper."""
+"""Start a command under a guard, watch it, end it for sure. Linux; macOS without the subreaper."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
-"""A killed process may take this long: a driver gives back a hundred gigabytes first."""
+"""A killed process may take this long, because a driver first frees a hundred gigabytes."""
 
 
 class GuardLink:
-    """Arriero's side of one guard: the pipes to it, and what to do if it is gone.
+    """Arriero's side of one guard: the pipes to it, and the cleanup if it is gone.
 
-    The read ends in ``outputs`` are the caller's to drain and to close.
+    The caller must drain and close the read ends in ``outputs``.
     """
 
     def __init__(self, *, separate: bool = False) -> None:
@@ -115,8 +115,8 @@ class GuardLink:
         except subprocess.TimeoutExpired:
             left = guard.descendants(self._process.pid)
             raise ProcessError(
-                f"processes that do not end even when killed: {', '.join(map(str, left))}",
-                hint="they hang inside the kernel, usually in a driver; a reboot may be needed",
+                f"these processes do not end even when killed: {', '.join(map(str, left))}",
+                hint="reboot if they stay: they hang inside the kernel, usually in a driver",
                 id="unkillable",
             ) from None
         finally:
@@ -129,10 +129,10 @@ class GuardLink:
             guard.remove_cgroup(os.fsdecode(self._job["cgroup"]))
 
     def end_survivors(self) -> None:
-        """The guard is gone and was not told to go: end what carries its marker.
+        """End all processes with the marker of a guard that has died.
 
-        A process that is just becoming another program shows no environment for a moment, so
-        only several looks in a row mean that there is none.
+        A process that is just becoming another program shows no environment for a moment, so only
+        several looks in a row mean that none is left.
         """
         deadline = time.monotonic() + _END_SECONDS
         clear = 0
@@ -147,13 +147,13 @@ class GuardLink:
 def _guard_error(reason: str) -> ProcessError:
     return ProcessError(
         f"the guard process did not start: {reason}",
-        hint="is this Python installation complete, and is there memory left?",
+        hint="check that this Python installation is complete and that memory is free",
         id="guard",
     )
 
 
 def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe whose ends are no standard descriptors, even if Arriero was started without those."""
+    """A pipe whose ends are not standard descriptors, even if Arriero was started without them."""
     import fcntl
 
     ends = []
@@ -414,7 +414,7 @@ def _asked(
                 if not ready:
                     raise ProcessError(
                         f"{file} did not answer within {timeout:g} s",
-                        hint="is the machine short of memory, or a device hung?",
+                        hint="check that the machine has free memory and that no device hangs",
                         id="timeout",
                     )
                 for fd in (key.fd for key, _ in ready):
@@ -464,8 +464,8 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 def _scratch_error(path: Path | str, reason: str) -> ProcessError:
     return ProcessError(
-        f"cannot make the scratch directory {path}: {reason}",
-        hint="set TMPDIR to a directory with room",
+        f"cannot create the scratch directory {path}: {reason}",
+        hint="set TMPDIR to a directory with free space",
         id="scratch",
     )
 
@@ -490,16 +490,18 @@ def _resolve(
 ) -> str:
     """The file to execute: a path as it is, a bare name looked up in ``PATH``."""
     if not argv or not os.fspath(argv[0]):
-        raise ProcessError("an empty command", id="not-executable")
+        raise ProcessError("the command is empty", id="not-executable")
     if any("\0" in os.fspath(word) for word in argv):
-        raise ProcessError("an argument with a NUL character in it", id="not-executable")
+        raise ProcessError("an argument contains a NUL character", id="not-executable")
     name = os.fspath(argv[0])
     if os.sep in name:
         return name
     found = shutil.which(name, path=env.get("PATH", os.defpath))
     if found is None:
         raise NotFoundError(
-            f"no program {name} in PATH", hint="give its path, or correct PATH", id="no-program"
+            f"there is no program {name} in PATH",
+            hint="give its path, or correct PATH",
+            id="no-program",
         )
     return found
 
@@ -514,18 +516,18 @@ def _limit(job: Job, limit: Limit | None) -> cgroups.MemoryCgroup | None:
         return None
     if not psutil.LINUX:
         raise ProcessError(
-            "this system has no memory limit that it keeps",
+            "this system cannot limit the memory of a process",
             hint="run without --limit, or on Linux",
             id="limit",
         )
     if limit.bytes <= 0:
-        raise ProcessError("a memory limit must be above zero", id="limit")
+        raise ProcessError("the memory limit must be above zero", id="limit")
     if limit.kind is LimitKind.ADDRESS_SPACE:
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         if hard != resource.RLIM_INFINITY and limit.bytes > hard:
             raise ProcessError(
-                f"a limit of {human(limit.bytes)} is above this shell's own of {human(hard)}",
-                hint="raise `ulimit -Hv`, or ask for less",
+                f"the limit of {human(limit.bytes)} is above the shell's own of {human(hard)}",
+                hint="raise `ulimit -Hv`, or set a lower limit",
                 id="limit",
             )
         job["address_space"] = limit.bytes
@@ -538,7 +540,7 @@ def _limit(job: Job, limit: Limit | None) -> cgroups.MemoryCgroup | None:
 
 
 def start_error(step: str, code: int, detail: str, file: str, job: Job) -> ArrieroError:
-    """Why a command could not be started, in words."""
+    """The error of a command that could not be started."""
     reason = os.strerror(code)
     match step:
         case "scratch":
@@ -564,22 +566,24 @@ def _exec_error(code: int, file: str, cwd: str) -> ArrieroError:
     match code:
         case errno.ENOENT | errno.ENOTDIR if not path.exists():
             return NotFoundError(
-                f"no program {file}", hint="is the path right, from here?", id="no-program"
+                f"there is no program {file}",
+                hint="check the path, from this directory",
+                id="no-program",
             )
         case errno.ENOENT:
             reason = f"its interpreter {interpreter(path) or ''} is missing".replace("  ", " ")
-            hint = "it was built for another system (musl or glibc, another distribution)"
+            hint = "use a build for this system (musl or glibc, distribution)"
         case errno.EACCES if path.is_dir():
             reason, hint = "it is a directory", "give the path of the program in it"
         case errno.EACCES:
             reason = "permission denied"
-            hint = f"chmod +x {file}, or is its file system mounted noexec?"
+            hint = f"run chmod +x {file}, and check that its file system is not mounted noexec"
         case errno.ENOEXEC:
             made_for = machine_of(path)
-            reason, hint = "it is not a program for this machine", "is the file complete?"
+            reason, hint = "it is not a program for this machine", "check that the file is complete"
             if made_for is not None:
                 reason += f" but for {made_for}"
-                hint = f"this is {platform.machine()}: take a build for it"
+                hint = f"use a build for {platform.machine()}"
         case errno.E2BIG:
             reason = "the arguments and the environment are too long"
             hint = "shorten the command, or unset large variables"
@@ -604,7 +608,7 @@ _OTHER_SYSTEMS: Final = {
 
 
 def machine_of(path: Path) -> str | None:
-    """What a program was compiled for, from its first bytes; None where they do not tell."""
+    """The machine for which a program was compiled, from its first bytes; None if unknown."""
     try:
         with path.open("rb") as file:
             head = file.read(20)
@@ -619,7 +623,7 @@ def machine_of(path: Path) -> str | None:
 
 
 def interpreter(path: Path) -> str | None:
-    """What a script or an ELF program names as its interpreter."""
+    """The interpreter that a script or an ELF program names."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)

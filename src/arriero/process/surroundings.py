@@ -1,4 +1,4 @@
-"""The environment, the port and the scratch space that a command is started with."""
+"""The environment, the port and the scratch directory for starting a command."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 _OURS: Final = ("LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_USEC")
-"""What systemd tells Arriero, and what would make a child speak in its place."""
+"""Variables from systemd for Arriero; with them a child would speak in Arriero's place."""
 
 
 def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Arriero's environment without what is meant for Arriero alone (``ARRIERO_*``, systemd's).
+    """Arriero's environment without the variables for Arriero alone (``ARRIERO_*``, systemd's).
 
-    Everything else is the user's and stays: ``LLAMA_ARG_*``, device visibility, library paths.
+    All others belong to the user and stay: ``LLAMA_ARG_*``, device visibility, library paths.
     """
     return {
         name: value
@@ -26,9 +26,9 @@ def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
 
 
 def temporary_directory() -> Path:
-    """Where scratch directories go: ``TMPDIR``, ``TEMP``, ``TMP``, or the system's own.
+    """The directory for scratch directories: ``TMPDIR``, ``TEMP``, ``TMP``, or the system's own.
 
-    ``tempfile.gettempdir`` finds the same, by writing a file: killed then, it leaves that behind.
+    ``tempfile.gettempdir`` finds the same by writing a file, which stays if it is killed.
     """
     if os.name == "nt":
         return Path(tempfile.gettempdir())
@@ -40,7 +40,7 @@ def temporary_directory() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on now."""
+    """A TCP port of the loopback interface on which nothing listens now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Which functions start and end processes on this system: with a guard, or by psutil alone."""
+"""The functions that start and end processes on this system: with a guard, or only with psutil."""
 
 import sys
 

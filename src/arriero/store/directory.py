@@ -1,4 +1,4 @@
-"""Where the history and what goes with it are kept."""
+"""The directory of the history and of the files that belong to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arriero.base import limits
 
 
 def default_directory() -> Path:
-    """``ARRIERO_HOME``, or where this system keeps a user's data."""
+    """``ARRIERO_HOME``, or the system's directory for user data."""
     chosen = os.environ.get("ARRIERO_HOME")
     if chosen:
         return limits.expanded(chosen).absolute()

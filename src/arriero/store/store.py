@@ -1,9 +1,9 @@
-"""Records kept in one SQLite file.
+"""Records in one SQLite file.
 
-A record is saved whole in one transaction, as often as it grows: a kill at any moment leaves the
-old one or the new one. The rollback journal is used, not a write-ahead log: it also works on
-network file systems, it leaves no second file beside the history, and one writer a minute needs
-no more.
+A record is saved whole in one transaction each time it grows: a kill at any moment leaves the old
+or the new version. SQLite's rollback journal is used instead of a write-ahead log: it also works on
+network file systems, leaves no second file beside the history, and is enough for one writer a
+minute.
 """
 
 from __future__ import annotations
@@ -88,33 +88,33 @@ def new_id(prefix: str) -> str:
 
 
 class Store:
-    """The history in one directory. Nothing is opened or made before it is needed.
+    """The history in one directory. Nothing is opened or created before it is needed.
 
-    Every method raises RecordError, in one line with what to do, when the history cannot be used:
-    no permission, disk full, held by another for too long, damaged, or written by a newer Arriero.
+    Every method raises RecordError, one line with what to do, if the history cannot be used: no
+    permission, a full disk, locked for too long, damaged, or written by a newer Arriero.
 
     Args:
-        directory: Where it is kept; by default ``default_directory()``.
+        directory: Its directory; by default ``default_directory()``.
     """
 
     def __init__(self, directory: StrPath | None = None) -> None:
         self.path: Path = Path(directory or default_directory()) / _FILE
         self.moved_aside: Path | None = None
-        """A damaged history that ``save`` found and put aside, to be told to the user."""
+        """A damaged history that ``save`` put aside; the user must be told."""
         self.open_to_others: Path | None = None
-        """The directory, if ``save`` found that others can look into it, to be told to the user."""
+        """The directory, if ``save`` found that others can read it; the user must be told."""
 
     def save(self, document: msgspec.Struct, redactor: Redactor) -> HistoryEntry:
-        """Add a record, or replace the one with its ID. Secrets are taken out here, always.
+        """Add a record, or replace the one with the same ID. Secrets are always removed here.
 
-        A damaged history is put aside (``moved_aside``), never deleted, and a new one is begun.
+        A damaged history is put aside (``moved_aside``), never deleted, and a new one is started.
         """
         kept = redactor.scrub(document)
         values = {
             "id": getattr(kept, "id", None) or new_id(type(kept).__name__[:4].lower()),
             "schema": getattr(kept, "schema", ""),
             "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            # File names need not be UTF-8, what SQLite keeps must be.
+            # File names need not be UTF-8, but SQLite stores only UTF-8.
             "summary": _summary(kept).encode("utf-8", "backslashreplace").decode(),
             "complete": getattr(kept, "complete", True),
             "document": encode(kept),
@@ -128,10 +128,10 @@ class Store:
         return self._save(values)
 
     def get(self, name: str) -> msgspec.Struct:
-        """The record with this ID, or the only one whose ID (or part after the dash) begins so.
+        """The record with this ID, or the only one whose ID (or its part after the dash) begins so.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such record.
             UsageError: There are several.
         """
         with self._open() as database:
@@ -154,21 +154,21 @@ class Store:
         return tuple(_entry(row) for row in rows)
 
     def newest(self) -> msgspec.Struct | None:
-        """The record that was added last; None when there is none."""
+        """The record that was added last; None if there is none."""
         entries = self.list(1)
         return self.get(entries[0].id) if entries else None
 
     def remove(self, name: str) -> str:
-        """Forget one record, found as ``get`` finds it; returns its ID."""
+        """Delete one record, found as in ``get``, and return its ID."""
         with self._open() as database, _transaction(database):
             found = self._find(database, name)
             database.execute("DELETE FROM records WHERE id = ?", (found,))
         return found
 
     def save_runs(self, runs: Iterable[Run], redactor: Redactor) -> None:
-        """Keep what runs took, for later plans; one that says the same as an earlier replaces it.
+        """Keep runs for later plans; a run with the same key replaces the earlier one.
 
-        Runs are kept beside the records, in no list, and the oldest of many are forgotten.
+        Runs are kept beside the records and are not listed. The oldest are deleted.
         """
         rows = [
             (_key(run), run.arch, msgspec.json.encode(run)) for run in map(redactor.scrub, runs)
@@ -180,9 +180,9 @@ class Store:
             )
 
     def runs(self, arch: str, limit: int = 200) -> tuple[Run, ...]:
-        """The newest runs of models of one architecture, newest first; damaged ones are left out.
+        """The newest runs of one architecture's models, newest first, without damaged ones.
 
-        There are none where the history is older than this and cannot be written.
+        There are none if the history is from an older version and cannot be written.
         """
         try:
             with self._open() as database:
@@ -214,16 +214,20 @@ class Store:
                     f"several records begin with {name}: {', '.join(row[0] for row in rows)}",
                     hint="give more of the ID",
                 )
-        raise NotFoundError(f"no record {name}", hint="arriero history lists them", id="no-record")
+        raise NotFoundError(
+            f"there is no record {name}", hint="run arriero history to see all", id="no-record"
+        )
 
     @contextmanager
     def _open(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection with the tables of today. Every trouble of SQLite leaves as RecordError."""
+        """A connection with today's tables. Every error of SQLite becomes a RecordError."""
         try:
             if not make and not self.path.exists():
                 _check_place(self.path.parent)
                 raise NotFoundError(
-                    "there are no records yet", hint="arriero diagnose makes one", id="no-record"
+                    "there are no records yet",
+                    hint="run arriero diagnose to make one",
+                    id="no-record",
                 )
             if make:
                 _check_place(self.path.parent)
@@ -245,7 +249,7 @@ class Store:
             raise _told(error, self.path) from None
 
     def _keep_private(self) -> None:
-        """Commands, paths and logs of a user are for nobody else to read on a shared machine.
+        """Let nobody else on a shared machine read a user's commands, paths and logs.
 
         SQLite gives its journal the mode of the file.
         """
@@ -267,7 +271,7 @@ class Store:
         aside = self.path.with_name(f"{_FILE}.damaged-{stamp}-{secrets.token_hex(2)}")
         try:
             self.path.replace(aside)
-            # A journal of the damaged file must not be played into the new one.
+            # A journal of the damaged file must not be applied to the new one.
             with suppress(FileNotFoundError):
                 journal = self.path.with_name(f"{_FILE}-journal")
                 journal.replace(aside.with_name(f"{aside.name}-journal"))
@@ -281,7 +285,7 @@ def _check_place(directory: Path) -> None:
     there = next(one for one in (directory, *directory.parents) if one.exists())
     if not there.is_dir():
         raise RecordError(
-            f"no history can be kept in {directory}:"
+            f"cannot keep a history in {directory}:"
             f" {'it' if there == directory else there} is not a directory",
             hint="set ARRIERO_HOME to a directory",
         )
@@ -289,7 +293,7 @@ def _check_place(directory: Path) -> None:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Taken for writing from the start, so that two writers wait for each other."""
+    """A transaction that writes from the start, so that two writers wait for each other."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -301,7 +305,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _migrate(database: sqlite3.Connection, path: Path, *, needed: bool) -> None:
-    """Bring the tables up to date; ``needed`` is false where older ones can be read as they are."""
+    """Bring the tables up to date; ``needed`` is false if older tables can be read unchanged."""
     if _version(database, path) == len(_MIGRATIONS):
         return
     try:
@@ -331,33 +335,33 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
     ).fetchone()
     if application != _APPLICATION and (tables or version):
         raise RecordError(
-            f"{path} is a database of another program",
+            f"{path} is the database of another program",
             hint="set ARRIERO_HOME to another directory",
         )
     if version > len(_MIGRATIONS):
         raise RecordError(
             f"the history {path} was written by a newer Arriero",
-            hint="use that one, or set ARRIERO_HOME to another directory",
+            hint="use that version, or set ARRIERO_HOME to another directory",
             id="record-version",
         )
     return int(version)
 
 
 def _told(error: sqlite3.Error | OSError, path: Path) -> RecordError:
-    elsewhere = "set ARRIERO_HOME to a directory that can be written"
+    elsewhere = "set ARRIERO_HOME to a writable directory"
     if isinstance(error, OSError):
         return RecordError(f"cannot use the history {path}: {error.strerror}", hint=elsewhere)
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return RecordError(
             f"the history {path} is damaged: {error}",
-            hint="move it away to begin a new one",
+            hint="move it away to start a new one",
             id="history-damaged",
         )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        hint = "another Arriero holds it: wait for it to end"
+        hint = "wait until the other Arriero that uses it ends"
     elif name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        hint = f"is the disk full? free some space, or {elsewhere}"
+        hint = f"free space on the disk if it is full, or {elsewhere}"
     else:
         hint = elsewhere
     return RecordError(f"cannot use the history {path}: {error}", hint=hint)
@@ -371,7 +375,7 @@ def _entry(row: tuple[str, str, str, str, int]) -> HistoryEntry:
 
 
 def _key(run: Run) -> str:
-    """What two runs share that say the same."""
+    """A key that is equal for runs under the same conditions."""
     same = msgspec.structs.replace(run, id="", taken_at="", peak=Peak(), devices=_names(run))
     buffers = tuple(msgspec.structs.replace(b, asked=None) for b in run.buffers)
     data = msgspec.json.encode(msgspec.structs.replace(same, buffers=buffers))
@@ -379,7 +383,7 @@ def _key(run: Run) -> str:
 
 
 def _names(run: Run) -> tuple[DeviceRecord, ...]:
-    """The devices without what they had free."""
+    """The devices without their memory."""
     return tuple(msgspec.structs.replace(d, total=None, free=None) for d in run.devices)
 
 
@@ -391,7 +395,7 @@ def _run(data: bytes) -> Run | None:
 
 
 def _summary(document: msgspec.Struct) -> str:
-    """What was found, in a few words."""
+    """The result, in a few words."""
     match document:
         case Diagnosis(verdict=named, recommendation=advice):
             model = document.baseline.model

@@ -1,13 +1,13 @@
-"""The standard load: a short run of requests that shows whether a server that is ready also serves.
+"""The standard load: a few requests that show whether a server that is ready also serves.
 
-Ready and served are different boundaries. Checkpoints, the prompt cache and per-request host memory
-are taken only when requests come, and several crashes live on request N+1, so every server that
-becomes ready gets, in this order:
+Ready and served are different boundaries. Checkpoints, the prompt cache and memory for requests are
+taken only when requests arrive, and several crashes happen at the second request or later. So every
+server that becomes ready gets, in this order:
 
 1. several different prompts in turn,
 2. prompts long and different enough that the server saves a slot's prompt,
 3. one request for every slot at once,
-4. one prompt near the slot's context (shortened, and said so, where it would take too long).
+4. one prompt near the slot's context (shortened, with a note, if it would take too long).
 
 Prompts are token arrays, so their length in tokens is exact for any tokenizer.
 """
@@ -37,9 +37,9 @@ PREDICT: Final = 2
 """Tokens generated per request: enough for decode to run, few enough to be quick."""
 SHORT: Final = 16
 SAVED: Final = 64
-"""Tokens of the prompts in step 2. The server saves what it replaces, whatever its length."""
+"""Tokens of the prompts in step 2. The server saves the replaced prompt, whatever its length."""
 MODEST: Final = 2048
-"""Tokens of a prompt that is asked for by the speed of short ones."""
+"""Tokens of the longest prompt whose time is estimated from short ones."""
 
 _TEXT: Final = (
     "The muleteer counted the packs at dawn, tied the second rope over the first and led the "
@@ -49,13 +49,13 @@ _TEXT: Final = (
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is asked of the server.
+    """The requests for a server.
 
-    ``min_requests`` repeats the third step until so many were sent; ``long_prompt_s`` is the time
-    that one long prompt should take, and at most twice that; ``timeout_s`` is how long one request
-    may go without an answer. ``shared`` is how many tokens all prompts begin with, in front of the
-    ones that are their own. ``image`` is the side in pixels of an image that is asked about before
-    all else; 0 is none. Two loads with different ``seed`` have no prompt in common.
+    ``min_requests`` repeats the third step until so many requests were sent. ``long_prompt_s`` is
+    the intended time for one long prompt, which takes at most twice as long; ``timeout_s`` is the
+    time for the answer to one request. ``shared`` is the number of tokens with which all prompts
+    begin, before their own ones. ``image`` is the side in pixels of an image that is sent before
+    all else; 0 sends none. Two loads with different ``seed`` have no prompt in common.
     """
 
     prompts: int = 4
@@ -83,7 +83,7 @@ class Reply:
 
 
 def kind_of(broken: Reply) -> Kind:
-    """What broke a request: no answer in time, no memory, its own fault (4xx), or the server."""
+    """Why a request failed: no answer in time, no memory, a bad request (4xx), or the server."""
     if broken.timed_out:
         return Kind.HANG
     if "alloc" in broken.error or "memory" in broken.error:
@@ -94,7 +94,7 @@ def kind_of(broken: Reply) -> Kind:
 
 @dataclass
 class LoadResult:
-    """What came of a load. ``broken`` is the first request that failed, if any did."""
+    """The result of a load. ``broken`` is the first request that failed, if any."""
 
     steps: list[Step] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Client:
         self._serving = serving
         context: ssl.SSLContext | bool = True
         if serving.tls:
-            # The certificate is the user's own and the address is loopback: its name cannot match.
+            # The certificate is the user's own; it cannot match the loopback address.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -149,7 +149,7 @@ class Client:
 
     async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and decoded JSON (or text) of one call; raises what aiohttp raises."""
-        # a redirect would be measured, and reported, under this server's name
+        # a redirect would be measured and reported as this server
         async with self._session.request(
             method, self._serving.url(path), json=body, allow_redirects=False
         ) as response:
@@ -189,17 +189,17 @@ async def run_load(
     alive: Callable[[], bool],
     answered: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Put the standard load on a ready server and note in ``result`` what came of it.
+    """Put the standard load on a ready server and write the outcome into ``result``.
 
-    Stops at the first step in which the server dies. ``answered`` is awaited after every reply with
-    the number of replies so far.
+    It stops at the first step in which the server dies. After every reply, ``answered`` is awaited
+    with the number of replies so far.
 
     Args:
         n_slots: Slots that can work at once.
         n_ctx_slot: Context of one slot, in tokens.
         n_ubatch: Longest input in embedding and rerank mode, in tokens.
-        prompt_cache: Whether the server has its prompt cache on; null if its log is not seen.
-        alive: Whether the server's process still runs (always true for one that is not ours).
+        prompt_cache: Whether the server's prompt cache is on; None if its log cannot be seen.
+        alive: Whether the server's process still runs (always true for a foreign server).
     """
     async with Client(serving, workload.timeout_s) as client:
         await _Load(
@@ -268,7 +268,7 @@ class _Load:
             await self._near_context()
 
     def _over(self) -> bool:
-        """A dead server, or one that stopped answering, is not asked again."""
+        """Whether the server is dead or stopped answering; then it gets no more requests."""
         broken = self.result.broken
         return not self.alive() or (broken is not None and broken.status is None)
 
@@ -282,7 +282,7 @@ class _Load:
             self.vocabulary = [t for t in body["tokens"] if isinstance(t, int)]
 
     def _prompt(self, tokens: int) -> list[int] | str:
-        """A prompt unlike the ones before it, ``tokens`` long where the tokenizer is known."""
+        """A prompt unlike the ones before; it has exactly ``tokens`` if the tokenizer is known."""
         self.sent += 1
         rng = random.Random(self._seed)
         if not self.vocabulary:
@@ -330,7 +330,7 @@ class _Load:
             shown = f"log: {self.signs()['prompt_saved'].last_text.strip()}"
         self._close_step(name, before, shown, "")
         if shown is None:
-            self._skip(f"{name}: no log line showed a save")
+            self._skip(f"{name}: no line of the log shows it")
 
     def _saves(self) -> int:
         sighting = self.signs().get("prompt_saved")
@@ -349,9 +349,9 @@ class _Load:
         self._close_step(name, before, shown, "")
 
     async def _near_context(self) -> None:
-        """A prompt as long as a slot's context, reached in steps that are known to be bearable.
+        """A prompt as long as a slot's context, approached in steps of predictable time.
 
-        Attention takes up to the square of the length, so that short prompts say little of it.
+        Attention takes up to the square of the length, so short prompts do not predict it.
         """
         want, before = self.longest, len(self.result.replies)
         bearable = min(2 * self.workload.long_prompt_s, self.workload.timeout_s / 2)
@@ -411,7 +411,7 @@ class _Load:
         path: str
         body: dict[str, Any]
         if mode is Mode.EMBEDDING:
-            # The older endpoint: the other refuses a model without pooling.
+            # The older endpoint; the newer one refuses a model without pooling.
             path, body = "/embedding", {"content": prompt}
         elif mode is Mode.RERANK:
             words = _TEXT.split()
@@ -423,7 +423,7 @@ class _Load:
         return await self._post(path, body, len(prompt))
 
     async def _post(self, path: str, body: dict[str, Any], sent: int) -> Reply:
-        """The reply to one request, ``sent`` tokens long where the server does not say."""
+        """The reply to one request of ``sent`` tokens, unless the server says how many."""
         started = time.monotonic()
         try:
             status, answer = await self.client.call("POST", path, body)
@@ -443,13 +443,13 @@ class _Load:
                 status=None,
                 seconds=time.monotonic() - started,
                 tokens=0,
-                error=f"connection broken: {type(error).__name__}",
+                error=f"the connection broke: {type(error).__name__}",
             )
         return _read_reply(status, answer, time.monotonic() - started, sent)
 
 
 def _joined(first: Step, again: Step) -> Step:
-    """One step for a step that was repeated; it is shown only if each time was."""
+    """Join a repeated step into one; it counts as shown only if each repetition was."""
     return Step(
         name=first.name,
         sent=first.sent + again.sent,

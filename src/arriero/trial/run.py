@@ -1,9 +1,10 @@
 """One run of the engine: start, load, watch, end, record.
 
-A trial always ends, in one of three ways: ``served`` (became ready and answered the whole standard
-load), ``ready`` (became ready, then failed it) or ``failed`` (never became ready: refused, crashed,
-killed, hung or out of time). What it measured must not depend on being measured: readiness is read
-from the log and not polled, since each HTTP thread that a poll wakes takes memory of its own.
+A trial always ends in one of three ways: ``served`` (it became ready and answered the whole
+standard load), ``ready`` (it became ready, then failed the load) or ``failed`` (it never became
+ready: refused, crashed, killed, hung or out of time). Measuring must not change the result:
+readiness is read from the log instead of polled, because each HTTP thread that a poll wakes takes
+memory.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ _NO_SPACE_FOR: Final = (
     "failed to map segment from shared object",
     "Cannot allocate memory",
 )
-"""What a thread and the dynamic loader say where nothing more can be mapped."""
+"""Messages of a thread or the dynamic loader when nothing more can be mapped."""
 LOG_TAIL: Final = 60
 MAX_SAMPLES: Final = 240
 _TICK: Final = 0.02
 _SETTLE: Final = 0.4
-"""Seconds without a new thread or mapping after the ready line: a server may still die of one."""
+"""Seconds without a new thread or mapping after the ready line; a server may still die of one."""
 _SETTLE_AT_MOST: Final = 3.0
 _STOPPED_FOR: Final = 5.0
 """Seconds a process may be in the stopped state before it counts as hanging."""
@@ -63,9 +64,9 @@ _STOPPED_FOR: Final = 5.0
 class Patience:
     """How long a trial waits, in seconds.
 
-    ``stall_s`` bounds the time in which nothing at all happens while loading: no log line, no CPU
-    time used, no page read. A large model that is still being read is not a hang. ``whole_s`` is
-    for the trial from its start to its last answer.
+    ``stall_s`` limits the time in which nothing at all happens while loading: no log line, no CPU
+    time, no page read. A large model that is still being read does not hang. ``whole_s`` is for the
+    whole trial, from its start to its last answer.
     """
 
     ready_s: float = 1800.0
@@ -77,7 +78,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Bench:
-    """What stays the same from trial to trial."""
+    """Everything that is the same for all trials."""
 
     engine: Engine
     limit: Limit | None
@@ -85,18 +86,18 @@ class Bench:
     cwd: Path
     redactor: Redactor
     host_free: int | None = None
-    """Bytes free on the host before the first trial: a limit above them gives no more."""
+    """Bytes free on the host before the first trial; a higher limit gives no more."""
     device_memory: Callable[[], Mapping[str, int]] = dict
     patience: Patience = field(default_factory=Patience)
     on_libraries: Callable[[Path], None] = lambda _: None
-    """Told the directory that libllama was loaded from, also behind a wrapper script."""
+    """Called with the directory from which libllama was loaded, even by a wrapper script."""
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """What one trial is for and what it changes.
+    """The purpose of one trial and what it changes.
 
-    ``change`` maps a flag to its value before and after, relative to the command as given.
+    ``change`` maps a flag to its values before and after, compared with the command as given.
     """
 
     n: int
@@ -108,9 +109,9 @@ class TrialSpec:
 
 
 def prepare(command: Command, engine: Engine, port: int) -> Command:
-    """The command as it is launched: a private loopback port, sizes made visible, log on stderr.
+    """The command to start: a private loopback port, visible buffer sizes, log on stderr.
 
-    Nothing else is touched. Log files of the user's would be overwritten, so they are left out.
+    Nothing else changes. The user's log files would be overwritten, so they are left out.
     """
     command = engine.show_sizes(command.with_program(str(engine.path)))
     for flag in ("--log-file", "--log-prompts-dir"):
@@ -223,7 +224,7 @@ class _TrialRun:
             self.interval *= 2
 
     async def _wait_until_ready(self, running: Running) -> str | None:
-        """None when it is ready or has ended; else why it counts as hanging."""
+        """None if it is ready or has ended; otherwise why it counts as hanging."""
         patience = self.bench.patience
         pulse, since = None, time.monotonic()
         stopped_since: float | None = None
@@ -295,7 +296,7 @@ class _TrialRun:
                     return result, "the process is stopped (state T)"
                 if now - self.began > self.bench.patience.whole_s:
                     work.cancel()
-                    return result, f"not through its load after {now - self.began:.0f} s"
+                    return result, f"the load did not finish in {now - self.began:.0f} s"
             work.result()
         finally:
             work.cancel()
@@ -335,7 +336,7 @@ class _TrialRun:
             broken = result.broken if result else None
             phase = Phase.SERVING if ready_s is not None else phase
             failure = _name_failure(reading, own_end, hang, broken, self.lines, phase)
-        # What the server outlived, such as a worker that was dropped, is still worth telling.
+        # Failures that the server survived, such as a dropped worker, are still worth telling.
         outlived = None if reading.failure is failure else reading.failure
         secondary = (outlived, *reading.secondary) if outlived else reading.secondary
         if failure is not None:
@@ -408,7 +409,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def library_directory(pid: int) -> Path | None:
-    """Where a running engine loaded libllama from; null for a static build, or off Linux."""
+    """The directory of a running engine's libllama; None if it is static or not on Linux."""
     with suppress(OSError), Path(f"/proc/{pid}/maps").open(encoding="utf-8", errors="replace") as f:
         for line in f.read(1 << 22).splitlines():
             _, _, path = line.partition("/")
@@ -425,7 +426,7 @@ async def _slots(server: Serving, n_seq_max: int | None, n_ctx_seq: int | None) 
                 _, props = await client.call("GET", "/props")
             count, context = slots_in(props)
             n_seq_max, n_ctx_seq = n_seq_max or count, n_ctx_seq or context
-    # what answers need not be what was started: its word is taken within llama.cpp's own bounds
+    # another program may answer here, so its numbers are limited to llama.cpp's own bounds
     slots = min(max(n_seq_max or 1, 1), limits.SLOTS)
     return slots, min(max(n_ctx_seq or 512, 1), limits.SLOT_CONTEXT)
 
@@ -433,7 +434,7 @@ async def _slots(server: Serving, n_seq_max: int | None, n_ctx_seq: int | None) 
 def growth(samples: list[Sample]) -> int | None:
     """Bytes of RssAnon + VmSwap per request: least squares over the later half of the load.
 
-    The first requests warm caches that every server has; they are left out.
+    The first requests are left out: they fill caches that every server has.
     """
     points = {s.requests: s.anonymous for s in samples if s.requests and s.anonymous}
     points = {x: y for x, y in points.items() if x > max(points) // 3} if points else {}
@@ -446,9 +447,9 @@ def growth(samples: list[Sample]) -> int | None:
 
 
 def _headroom(limit: Limit | None, host_free: int | None, peak: Peak) -> int | None:
-    """What is left at the peak, of the limit or of the memory that the host had free: the less.
+    """Bytes left at the peak, of the limit or of the host's free memory, whichever is less.
 
-    None where what was used of the limit, or without one of the host, is not known.
+    None if the use of the limit (or of the host, without a limit) is unknown.
     """
     known = host_free is not None and peak.anonymous is not None
     of_host = (host_free or 0) - (peak.anonymous or 0) if known else None
@@ -479,7 +480,7 @@ def _name_failure(
     lines: int,
     phase: Phase | None,
 ) -> Failure:
-    """The failure of a trial: what the log names, else what was seen from outside."""
+    """The failure of a trial: the one in the log, otherwise what was seen from outside."""
     named = reading.failure
     if named is not None and (named.fatal or broken is not None or end is not None):
         return named
@@ -507,10 +508,10 @@ def _name_failure(
 
 
 def _at_the_limit(failure: Failure, limit: Limit | None) -> Failure:
-    """A thread that cannot start, a library that cannot be mapped: no address space for them.
+    """Blame the limit if a thread cannot start or a library cannot be mapped: no address space.
 
-    The log alone cannot know this: the same words stand for a limit on the number of processes, or
-    for a library that is damaged.
+    The log alone cannot tell: the same words can mean a limit on the number of processes, or a
+    damaged library.
     """
     refused = failure.kind is Kind.ENVIRONMENT and any(t in failure.text for t in _NO_SPACE_FOR)
     if not refused or limit is None or limit.kind is not LimitKind.ADDRESS_SPACE:
@@ -522,10 +523,10 @@ def _at_the_limit(failure: Failure, limit: Limit | None) -> Failure:
 
 
 def on_this_cpu(failure: Failure, engine: Engine, command: Command) -> Failure:
-    """What a log cannot know of an illegal instruction: whether this CPU lacks what it belongs to.
+    """Decide for an illegal instruction whether this CPU lacks the feature that it belongs to.
 
-    Programs also end themselves by one on purpose. A CPU that has all that the engine was compiled
-    for makes it a crash; one that is not known leaves it as the log has it.
+    Programs also use one to end themselves on purpose. If the CPU has all features for which the
+    engine was compiled, it is a crash; if the CPU is unknown, the log's verdict stays.
     """
     if failure.cpu is None:
         return failure
