@@ -176,3 +176,19 @@ def test_what_a_launch_says_beside_the_parameters() -> None:
     assert made.workers == ("a:1", "b:2")
     assert (made.http_threads, made.warmup, made.mlock, made.mmap) == (3, False, True, False)
     assert (made.batch.given, made.batch.ubatch_given, made.context_asked) == (False, True, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "n_ubatch"),
+    [("", 512), ("-ub 64", 64), ("-ub 0", 2048), ("-b 256 -ub 0", 256), ("-b 256 -ub -1", 256)],
+)
+def test_no_micro_batch_is_one_as_large_as_the_batch(flags: str, n_ubatch: int) -> None:
+    assert settings(flags).params.n_ubatch == n_ubatch
+
+
+@pytest.mark.parametrize(("said", "flash"), [("1", "on"), ("0", "off"), ("auto", "auto")])
+def test_flash_attention_of_a_projector_is_that_of_the_model(said: str, flash: str) -> None:
+    made = settings(f"--mmproj p.gguf -fa {said}")
+    assert made.projector is not None
+    # build 10434 logs "warmup: flash attention is disabled" for -fa 0
+    assert (made.projector.flash_attn, made.params.flash_attn) == (flash, flash)

@@ -23,13 +23,17 @@ class Batch:
 
 
 def batch_of(command: Command) -> Batch:
-    """Batch and micro-batch of a command; 0 leaves either to its default."""
+    """Batch and micro-batch of a command.
+
+    ``-ub 0``, or less, makes the micro-batch as large as the batch (builds 10068 and 10434 log it).
+    """
     tokens, ubatch = command.number("-b"), command.number("-ub")
+    batch = tokens or _BATCH
     return Batch(
-        tokens=tokens or _BATCH,
-        ubatch=ubatch or _UBATCH,
+        tokens=batch,
+        ubatch=_UBATCH if ubatch is None else ubatch if ubatch > 0 else batch,
         given=bool(tokens),
-        ubatch_given=bool(ubatch),
+        ubatch_given=ubatch is not None,
     )
 
 
