@@ -50,7 +50,7 @@ def encoded(text: str, encoding: str, *, exact: bool = False) -> str:
 
 def cells(text: str) -> int:
     """Columns that ``text`` takes in a terminal."""
-    if text.isascii():
+    if text.translate(_ASCII).isascii():  # our own marks are one wide
         return len(text)
     from rich.cells import cell_len  # late: its tables take longer to load than most commands
 
