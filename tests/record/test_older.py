@@ -107,6 +107,7 @@ def test_an_old_diagnosis_knows_what_was_the_host_s() -> None:
     assert doc.verdict is not None
     assert doc.verdict.memory == "host"
     assert all("CPU" in trial.on_host for trial in doc.trials)
+    assert doc.baseline.given == {"-np": "64", "-c": "4096"}
     page = html(doc)
     assert "Memory on host per trial" in page
     assert "Memory on CPU" not in page

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from arriero.base.paste import quote
 from arriero.base.words import Component, Cost, Evidence, Kind, Method
 from arriero.record import NOT_KEPT, Explanations, History, HistoryEntry, Slope
+from arriero.record.older import completed
 from arriero.report.terminal import TerminalLayout
 from arriero.report.terminal.diagnosis import LINES
 from arriero.report.terminal.trials import trial_blocks
@@ -390,8 +391,9 @@ def test_options_of_a_pipe_are_plain() -> None:
 def test_long_names_of_flags_are_known() -> None:
     """A record keeps the values in force under their long names."""
     doc = example_diagnosis()
-    base = with_(doc.baseline, effective={"--ctx-size": "4096", "--parallel": "64"})
-    text = terminal(with_(doc, baseline=base))
+    long = {"--ctx-size": "4096", "--parallel": "64"}
+    doc = with_(doc, baseline=with_(doc.baseline, effective=long, given={}))
+    text = terminal(completed(doc))
     assert "with -cram 0 -ctxcp 0 MALLOC_ARENA_MAX=1" in text
 
 

@@ -34,6 +34,7 @@ from arriero.record import (
 NO_COMMAND: Final = (
     "write the llama-server command after --, as in: arriero {} -- llama-server -m …"
 )
+_VARIED: Final = ("-np", "-c", "-ub", "-b", "-ngl", "-ncmoe", "-cram", "-ctxcp", "-kvu")
 _ENDS_AT_ONCE: Final = (
     *("--help", "--version", "--license", "--list-devices", "--cache-list", "--completion-bash"),
 )
@@ -93,6 +94,7 @@ def survey(
         visibility=visibility(command.environ),
         argv=command.safe_argv(),
         effective=command.effective(),
+        given=_given(command),
         limit=LimitRecord(bytes=limit.bytes, kind=limit.kind) if limit else None,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         taken_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -107,6 +109,14 @@ def survey(
             secrets={*command.secrets(), *serving_of(command, cwd).api_keys}
         ),
     )
+
+
+def _given(command: Command) -> dict[str, str]:
+    """The values in force of the flags that trials vary, by the names that trials use."""
+    effective = command.effective()
+    flags = ((name, command.flags.get(name)) for name in _VARIED)
+    named = {name: flag.canonical for name, flag in flags if flag is not None}
+    return {name: effective[flag] for name, flag in named.items() if flag in effective}
 
 
 def refuse_other_uses(command: Command) -> None:

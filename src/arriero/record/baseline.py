@@ -84,6 +84,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """The command as the user typed it."""
     effective: dict[str, str]
     """Flag → value that is in force: flags and ``LLAMA_ARG_*``, the last one wins."""
+    given: dict[str, str] = {}
+    """The same of the flags that trials vary, under the names that a trial's ``change`` has."""
     limit: LimitRecord | None
     system: str
     taken_at: str

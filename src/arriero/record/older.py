@@ -15,6 +15,7 @@ import msgspec
 
 from arriero.base.buffers import is_on_host, pool_of
 from arriero.base.words import Component
+from arriero.record.baseline import Baseline
 from arriero.record.diagnosis import Diagnosis, Verdict
 from arriero.record.plan import Plan, PlanBuffer, PlanContext, PlanPool
 from arriero.record.trial import Trial
@@ -22,6 +23,18 @@ from arriero.record.verification import Verification
 
 _T = TypeVar("_T")
 
+_SHORT_NAMES: Final = {
+    "--parallel": "-np",
+    "--ctx-size": "-c",
+    "--ubatch-size": "-ub",
+    "--batch-size": "-b",
+    "--gpu-layers": "-ngl",
+    "--n-gpu-layers": "-ngl",
+    "--n-cpu-moe": "-ncmoe",
+    "--cache-ram": "-cram",
+    "--ctx-checkpoints": "-ctxcp",
+    "--kv-unified": "-kvu",
+}
 _GROWING: Final = frozenset({Component.PROMPT_CACHE, Component.CHECKPOINTS})
 _SLOTS: Final = frozenset({"-np", "--parallel"})
 _SLOTS_CHOSEN: Final = 4
@@ -44,6 +57,7 @@ def _completed(document: object) -> object:
 def _diagnosis(doc: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(
         doc,
+        baseline=_baseline(doc.baseline),
         trials=tuple(map(_trial, doc.trials)),
         verdict=_verdict(doc.verdict) if doc.verdict else None,
     )
@@ -72,6 +86,12 @@ def _trial(trial: Trial) -> Trial:
     devices = {buffer.device for buffer in trial.buffers} | {failing}
     named = sorted(device for device in devices if device and is_on_host(device))
     return msgspec.structs.replace(trial, on_host=trial.on_host or tuple(named))
+
+
+def _baseline(baseline: Baseline) -> Baseline:
+    set_ = baseline.effective
+    given = {short: set_[long] for long, short in _SHORT_NAMES.items() if long in set_}
+    return msgspec.structs.replace(baseline, given=baseline.given or given)
 
 
 def _verdict(verdict: Verdict) -> Verdict:

@@ -191,6 +191,7 @@ _OF_NAME: Final[Mapping[str, _How]] = {
         value, known
     ),
     "held": _by_flag,
+    "given": _by_flag,
     "boundary": lambda value, known: (_boundaries if isinstance(value, Mapping) else _value)(
         value, known
     ),

@@ -13,18 +13,6 @@ from arriero.report.view.text import printable
 from arriero.report.view.words import STEADY, count, flag_value, signal_name, size
 
 _AXES: Final = ("-np", "-c", "-ub", "-b", "-ngl", "-ncmoe")
-_NAMES: Final = {
-    "-np": ("--parallel",),
-    "-c": ("--ctx-size",),
-    "-ub": ("--ubatch-size",),
-    "-b": ("--batch-size",),
-    "-ngl": ("--gpu-layers", "--n-gpu-layers"),
-    "-ncmoe": ("--n-cpu-moe",),
-    "-cram": ("--cache-ram",),
-    "-ctxcp": ("--ctx-checkpoints",),
-    "-kvu": ("--kv-unified",),
-}
-"""The long names under which a record keeps the values in force."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +110,8 @@ def given_value(flag: str, doc: Diagnosis) -> object:
     for trial in doc.trials:
         if flag in trial.change:
             return trial.change[flag][0]
-    values = map(doc.baseline.effective.get, (flag, *_NAMES.get(flag, ())))
-    return next((value for value in values if value is not None), None)
+    base = doc.baseline
+    return base.given.get(flag, base.effective.get(flag))
 
 
 def along(flag: str, edge: Boundary, doc: Diagnosis) -> list[tuple[int, Trial]]:
