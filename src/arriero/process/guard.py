@@ -8,8 +8,8 @@ removes the scratch directory and the cgroup, and exits. The direct child also c
 ``PR_SET_PDEATHSIG``, so that a SIGKILL of the guard ends it too.
 
 Frames on both pipes are a 4-byte length and a ``marshal`` value; both ends are the same Python.
-After the first frame (the job, see `Job`), CONTROL carries single bytes: a signal for the command,
-or `KILL_TREE`.
+After the first frame (the job, see `model.Job`), CONTROL carries single bytes: a signal for the
+command, or `KILL_TREE`.
 
 Outside Linux there is no subreaper and no ``/proc``: the guard kills the command's process group,
 and a descendant that made its own session is not found.
@@ -32,24 +32,9 @@ assert sys.platform != "win32", "needs fork"  # noqa: S101 - mypy knows this for
 TYPE_CHECKING = False  # typing itself would double the time to start
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypedDict
+    from typing import Any
 
-    class Job(TypedDict, total=False):
-        """What the guard is asked to do. Every path and argument is bytes, as the system has it."""
-
-        scratch: bytes
-        """Directory to make, lock and remove in the end."""
-        command: list[bytes]
-        file: bytes
-        environment: dict[bytes, bytes]
-        cwd: bytes
-        address_space: int
-        cgroup: bytes
-        """Directory of the memory cgroup to make for the command and remove in the end."""
-        cgroup_settings: list[tuple[str, str, bool]]
-        """File, value, and whether the file must exist."""
-        cgroup_peak: str
-        cgroup_events: str
+    from arriero.process.model import Job
 
 
 KILL_TREE = 0

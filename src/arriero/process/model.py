@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from arriero.base.errors import ArrieroError
 from arriero.base.words import LimitKind
+
+
+class Job(TypedDict, total=False):
+    """What a guard is asked to do. Every path and argument is bytes, as the system has it."""
+
+    scratch: bytes
+    """Directory to make, lock and remove in the end."""
+    command: list[bytes]
+    file: bytes
+    environment: dict[bytes, bytes]
+    cwd: bytes
+    address_space: int
+    cgroup: bytes
+    """Directory of the memory cgroup to make for the command and remove in the end."""
+    cgroup_settings: list[tuple[str, str, bool]]
+    """File, value, and whether the file must exist."""
+    cgroup_peak: str
+    cgroup_events: str
 
 
 class ProcessError(ArrieroError):
