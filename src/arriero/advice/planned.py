@@ -146,10 +146,12 @@ def _advice(tried: _Tried, base: Plan, *, recommended: bool) -> Advice:
 
 
 def _spelled(change: Change) -> str:
-    """As one would type it: ``-np 1``, ``-nkvo``, ``--no-repack``."""
+    """As one would type it: ``-np 1``, ``-nkvo``, ``--no-repack``, ``without -dio``."""
     words = []
     for flag, value in change.settings.items():
-        if value == "off" and flag in _NEGATIVE:
+        if value is None:
+            words.append(f"without {flag}")
+        elif value == "off" and flag in _NEGATIVE:
             words.append(_NEGATIVE[flag])
         elif value == "on" and flag in _SWITCHES:
             words.append(flag)
@@ -158,7 +160,7 @@ def _spelled(change: Change) -> str:
     return " ".join(words)
 
 
-_NEGATIVE: Final = {"-kvo": "-nkvo", "--repack": "--no-repack"}
+_NEGATIVE: Final = {"-kvo": "-nkvo", "-kvu": "-no-kvu", "--repack": "--no-repack"}
 _SWITCHES: Final = frozenset({"--mmap", "-kvu"})
 
 
