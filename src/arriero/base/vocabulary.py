@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from functools import cache
-from pathlib import Path
+from importlib import resources
 from typing import Final
 
 from arriero.base.late import pattern
@@ -48,22 +48,22 @@ def pieces(text: str) -> list[str]:
 
 
 @cache
-def package_words() -> frozenset[str]:
-    """Every word that the package itself is written with."""
-    root = Path(__file__).parents[1]
-    found: set[str] = set()
-    for path in root.rglob("*"):
-        if path.suffix in {".py", ".txt", ".json"} and path.parent.name != "verdicts":
-            found.update(_PIECE.findall(path.read_text("utf-8")))
-    return frozenset(word.lower() for word in found)
+def _words() -> tuple[frozenset[str], frozenset[str]]:
+    """The list that ``scripts/vocabulary.py`` writes: words of messages, all other words."""
+    text = resources.files(__package__).joinpath("vocabulary.txt").read_text("utf-8")
+    messages, _, others = text.partition("\n\n")
+    return frozenset(messages.split()), frozenset(others.split())
 
 
 @cache
+def package_words() -> frozenset[str]:
+    """Every word that the package itself is written with."""
+    return frozenset().union(*_words())
+
+
 def message_words() -> frozenset[str]:
     """The words of llama.cpp's messages: a user of such a name is not looked for in a log."""
-    logs = Path(__file__).parents[1] / "logs"
-    texts = [(logs / name).read_text("utf-8") for name in ("messages.txt", "words.txt")]
-    return frozenset(word.lower() for text in texts for word in _PIECE.findall(text))
+    return _words()[0]
 
 
 class Vocabulary:
