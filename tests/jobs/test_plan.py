@@ -184,7 +184,9 @@ def test_without_an_engine_compute_is_a_bound(
     model: Path, store: Store, no_engine: dict[str, str]
 ) -> None:
     found = of(f"{model} -c 4096", store, environ=no_engine)
-    assert [(note.id, "no engine here" in note.text) for note in found.notes] == [("engine", True)]
+    assert [(note.id, "No engine was found" in note.text) for note in found.notes] == [
+        ("engine", True)
+    ]
     compute = [b for b in found.buffers if b.component is Component.COMPUTE]
     assert {(b.method, b.upper_bound) for b in compute} == {(Method.ESTIMATED, True)}
     assert found.engine is None
@@ -236,7 +238,7 @@ def test_a_budget_of_cards_that_the_engine_lacks(
     budget = parse_pools("CUDA0=24GiB,host=64GiB")
     found = of(f"{model} -c 4096", store, engine=engine, budget=budget)
     assert [note.text for note in found.notes if note.id == "engine"] == [
-        "this engine has no CUDA0: all sizes by formula, compute is a bound"
+        "This engine has no CUDA0: sizes come from formulas, compute is a bound."
     ]
     assert {b.device for b in found.buffers if b.component is Component.KV} == {"CUDA0"}
     assert (found.build, found.fits) == (10434, None)

@@ -203,7 +203,7 @@ def test_devices_that_the_engine_has_not_are_by_formulas(
     pools = parse_pools("CUDA0=24GiB,CUDA1=16GiB,host=64GiB")
     planned = plan(models["llama"], "-c 4096", engine=engines[10434], pools=pools)
     assert [note.text for note in planned.notes if note.id == "dry_run"] == [
-        "CUDA0 is not in this engine: no dry run, sizes are by formulas"
+        "Sizes come from formulas, not from a dry run: CUDA0 is not in this engine."
     ]
     kv = {b.device: b.bytes for b in planned.buffers if b.component is Component.KV}
     assert set(kv) == {"CUDA0", "CUDA1"}

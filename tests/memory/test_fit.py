@@ -79,7 +79,7 @@ def test_less_room_is_less_context_rounded_down(devices: int) -> None:
     room = replace(made, free=(all_of(made, 20000) + 120,))
     assert fit(room) == Fitted(20000 // 256 * 256)
     assert said_of_fit(room, fit(room), context_given=False) == (
-        "--fit will take a context of 19968 tokens instead of 65536"
+        "--fit will take a context of 19968 tokens instead of 65536."
     )
 
 
@@ -101,7 +101,8 @@ def test_layers_that_do_not_fit_go_to_the_host() -> None:
     assert measure(8192, Placement(layers)).bytes[0] <= 4900
     assert measure(8192, Placement(layers + 1)).bytes[0] > 4900
     assert said_of_fit(made, found, context_given=True) == (
-        f"--fit will move {13 - layers} of 13 layers to the CPU; it does not lower -c: you set it"
+        f"--fit will move {13 - layers} of 13 layers to the CPU."
+        " It does not lower -c, because you set it."
     )
 
 

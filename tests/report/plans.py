@@ -267,7 +267,8 @@ def example() -> Plan:
             notes=(
                 PlanNote(
                     id="fit",
-                    text="--fit would move layers to the CPU; it does not lower -c: you set it",
+                    text="--fit would move layers to the CPU. "
+                    "It does not lower -c, because you set it.",
                 ),
             ),
             build=10434,

@@ -132,7 +132,8 @@ def _engine(
 ) -> tuple[Engine | None, list[PlanNote]]:
     """The engine to ask, if there is one. One that was named must be there and work."""
     if options.assume_build is not None:
-        text = f"by the rules of build {options.assume_build}; no engine asked: compute is a bound"
+        rules = f"Sizes follow the rules of build {options.assume_build}."
+        text = f"{rules} Compute is a bound: no engine is asked."
         return None, [PlanNote(id="engine", text=text)]
     named = options.engine or command.program not in _USUAL_NAMES or environ.get("ARRIERO_ENGINE")
     try:
@@ -143,11 +144,12 @@ def _engine(
     except NotFoundError:
         if named:
             raise
-        text = "no engine here: compute is a bound, by the rules of the newest build known"
+        rules = "Sizes follow the rules of the newest known build."
+        text = f"No engine was found. {rules} Compute is a bound."
     except EngineError as error:
         if named:
             raise
-        text = f"the engine here cannot be asked, so that compute is a bound: {error.message}"
+        text = f"The engine here cannot be asked, so compute is a bound: {error.message}"
     return None, [PlanNote(id="engine", text=text)]
 
 
@@ -165,8 +167,8 @@ def _capping(points: Sequence[FrontierPoint]) -> Iterator[PlanNote]:
     ]
     yield PlanNote(
         id="pool",
-        text="the defaults of the prompt cache and checkpoints leave no room for any context; the"
-        f" largest contexts are with less for them, from {' to '.join(told)}",
+        text="With the default sizes of prompt cache and checkpoints no context fits. The largest"
+        f" contexts assume less for them: from {' to '.join(told)}.",
     )
 
 
@@ -312,7 +314,7 @@ class _Job:
         try:
             return list_devices(self._engine, self._command.environ, rpc=rpc) or ()
         except ArrieroError as error:
-            text = f"the engine does not list its devices: {error.message}"
+            text = f"The engine did not list its devices: {error.message}"
             self._notes.append(PlanNote(id="engine", text=text))
             return ()
 
@@ -322,9 +324,9 @@ class _Job:
             return None
         found = misfit_of(self._engine, self._command)
         if found is not None:
-            text = f"this engine was compiled for {found.told}"
+            text = f"This engine was compiled for {found.told}"
             if found.sure:
-                text = f"{text}; it is not asked, so that compute is a bound; {INSTEAD}"
+                text = f"{text}; it is not asked, so compute is a bound; {INSTEAD}"
             self._notes.append(PlanNote(id="engine", text=text))
         return found
 
@@ -340,6 +342,7 @@ class _Job:
         missing = [name for name in chosen_devices(request, named) if name not in here]
         if not missing:
             return self._engine
-        text = f"this engine has no {', '.join(missing)}: all sizes by formula, compute is a bound"
+        lacks = f"This engine has no {', '.join(missing)}"
+        text = f"{lacks}: sizes come from formulas, compute is a bound."
         self._notes.append(PlanNote(id="engine", text=text))
         return None

@@ -114,13 +114,15 @@ def refusal(hparams: Hparams, request: EngineParams, build: int | None = None) -
         if name not in CACHE_TYPES:
             return f"no such cache type: {name}"
     if effective(hparams, request, build).n_outputs_max < request.n_seq_max:
-        return f"{request.n_seq_max} slots need a batch (-b) of as many tokens"
+        return f"{request.n_seq_max} slots need a batch (-b) of at least as many tokens"
     type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
     one_type = k_only and (build is None or build >= AFTER_10092)
     off = request.flash_attn == "off" or hparams.rules.no_flash_attention
     if one_type and type_k != type_v:
-        return f"this model takes one type for K and V, not {type_k.name} and {type_v.name}"
+        return (
+            f"this model needs one cache type for both K and V, not {type_k.name} and {type_v.name}"
+        )
     if type_v.name not in _UNQUANTISED and off:
         return "a quantised V cache needs flash attention"
     if off:

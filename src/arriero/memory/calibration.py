@@ -330,7 +330,7 @@ def corrected(
     by = next((r.run for r in runs if r.same and r.settings == settings), "")
     taken = dict.fromkeys(b.component for b in lines if b.method is Method.CALIBRATED)
     if taken:
-        text = f"{', '.join(taken)} as {by} took it, at these settings"
+        text = f"{', '.join(taken)}: as measured in {by}, which had the same settings."
         notes.append(PlanNote(id="calibration", text=text))
     return tuple(lines), tuple(notes)
 

@@ -314,8 +314,8 @@ def said_of_fit(setup: Setup, found: Fitted, *, context_given: bool) -> str:
         parts += _moves(setup, found.placement)
     if found.gave_up:
         parts.append(f"give up ({found.gave_up}) and load the rest as asked")
-    kept = "; it does not lower -c: you set it" if context_given else ""
-    return f"--fit will {', '.join(parts)}{kept}" if parts else ""
+    kept = " It does not lower -c, because you set it." if context_given else ""
+    return f"--fit will {', '.join(parts)}.{kept}" if parts else ""
 
 
 def _moves(setup: Setup, placed: Placement) -> list[str]:

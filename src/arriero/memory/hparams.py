@@ -127,8 +127,8 @@ def read_hparams(header: Header, build: int | None = None) -> Hparams:
     rules = ARCHITECTURES.get(arch)
     if rules is None:
         raise UnknownArchitectureError(
-            f"architecture {arch!r} is not known here: its caches cannot be sized",
-            hint="an engine that knows it can be asked by a dry run",
+            f"unknown architecture {arch!r}: its caches cannot be sized",
+            hint="use an engine that knows it: its dry run tells the sizes",
         )
     if build is not None and build < rules.since:
         raise UnknownArchitectureError(f"build {build} does not know architecture {arch!r}")

@@ -21,8 +21,8 @@ _ON_WORKER: Final = re.compile(r"RPC(\d{1,3})\[(.+)\]")
 _SURE: Final = frozenset({Method.EXACT, Method.MEASURED, Method.CALIBRATED})
 _HOST_MARGIN: Final = 256 * MIB
 _UNCOUNTED: Final = (
-    "address space, not RAM: the margin holds libraries, stacks and arenas of threads, not what "
-    "drivers of devices reserve"
+    "address space, not RAM: the margin covers libraries and the stacks and arenas of threads, but "
+    "not what device drivers reserve"
 )
 _HOST_SHARE: Final = 0.03
 """Kept on the host for libraries, heap, threads, work buffers and the system itself."""

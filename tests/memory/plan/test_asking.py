@@ -36,7 +36,7 @@ class Unanswering:
     [
         ("this engine has no device RPC0", "RPC0 is a worker"),
         ("this engine has no buffer type CUDA1", "CUDA1 is not in this engine"),
-        ("it ended with SIGABRT", "by a dry run: it ended with SIGABRT"),
+        ("it ended with SIGABRT", "from formulas: it ended with SIGABRT"),
     ],
 )
 def test_an_engine_without_an_answer_is_asked_no_more(reason: str, told: str) -> None:

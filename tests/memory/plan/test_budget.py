@@ -260,8 +260,8 @@ def test_an_architecture_that_only_newer_builds_know_is_sized_and_refused() -> N
     planned = plan(DATA / "bailingmoe3.gguf", " ".join(expected["flags"]), build=10434)
     (note,) = (note for note in planned.notes if note.id == "refused")
     assert note.text == (
-        "b10434 does not know bailingmoe3: it will refuse this model; sizes are by the rules of "
-        "newer builds"
+        "b10434 does not know bailingmoe3 and will refuse this model. Sizes follow the rules of "
+        "newer builds."
     )
     sizes = [b.bytes or 0 for b in planned.buffers if b.component in (Component.KV, Component.RS)]
     assert sum(sizes) == expected["context_bytes"]
@@ -273,7 +273,7 @@ def test_an_architecture_that_only_newer_builds_know_is_sized_and_refused() -> N
 def test_whether_a_build_between_knows_an_architecture_is_not_said() -> None:
     planned = plan(DATA / "bailingmoe3.gguf", "-c 4096", build=10800)
     assert [note.text for note in planned.notes if note.id == "between_builds"] == [
-        "whether b10800 knows bailingmoe3 is not known here"
+        "It is unknown whether b10800 knows bailingmoe3."
     ]
     assert planned.fits is not True
 

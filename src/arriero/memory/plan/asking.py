@@ -40,9 +40,11 @@ class Asking:
         elif foreign:
             name = foreign[1]
             why = "is a worker" if name.startswith("RPC") else "is not in this engine"
-            self._notes.add("dry_run", f"{name} {why}: no dry run, sizes are by formulas")
+            self._notes.add(
+                "dry_run", f"Sizes come from formulas, not from a dry run: {name} {why}."
+            )
         else:
-            text = f"the engine gives no answer by a dry run: {answer.reason}"
+            text = f"The dry run gave no answer, so sizes come from formulas: {answer.reason}"
             self._notes.add("dry_run", text)
         return None
 
@@ -51,7 +53,7 @@ class Asking:
         answer = self._sizes(params)
         if not isinstance(answer, Unanswered):
             return answer
-        self._notes.add("dry_run", f"no dry run of the draft model: {answer.reason}")
+        self._notes.add("dry_run", f"The dry run gave no sizes of the draft model: {answer.reason}")
         return None
 
     def _sizes(self, params: EngineParams) -> DryRun | Unanswered | None:
@@ -63,5 +65,5 @@ class Asking:
         answer = self._answers.projector(params)
         if not isinstance(answer, Unanswered):
             return answer
-        self._notes.add("dry_run", f"no dry run of the projector: {answer.reason}")
+        self._notes.add("dry_run", f"The dry run gave no sizes of the projector: {answer.reason}")
         return None

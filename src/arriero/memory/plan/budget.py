@@ -57,7 +57,7 @@ def budget(basis: Basis, launch: Launch, reserved: int, answers: Answers | None)
     h = _hparams(inputs, notes)
     refused, dry = _refusal(inputs, h), None
     if refused:
-        notes.add("refused", f"the engine will refuse these settings: {refused}")
+        notes.add("refused", f"The engine will refuse these settings: {refused}.")
     else:
         inputs = with_fit(inputs, h, asking, notes) if h is not None else inputs
         dry = asking.sizes(inputs.params)
@@ -97,7 +97,7 @@ def _refusal(inputs: Inputs, h: Hparams | None) -> str | None:
     params, build = inputs.params, inputs.build
     whole = [name for name in inputs.devices if not cuts_rows(name, build)]
     if params.split_mode == "row" and whole and params.n_gpu_layers:
-        return f"{whole[0]} does not cut tensors by rows (-sm row)"
+        return f"{whole[0]} cannot split tensors by rows (-sm row)"
     return refusal(h, params, build) if h is not None else None
 
 
@@ -113,12 +113,13 @@ def _lacks(inputs: Inputs, asking: Asking, dry: DryRun | None) -> bool | None:
 
 def _say_what_it_lacks(inputs: Inputs, lacking: bool | None, notes: Notes) -> None:
     build = "this engine" if inputs.build is None else f"b{inputs.build}"
+    subject = build[0].upper() + build[1:] if inputs.build is None else build
     about, known = inputs.basis.about.arch, lacks(inputs.basis.header, None) is False
     if lacking:
-        text = f"{build} does not know {about}: it will refuse this model"
-        notes.add("refused", text + "; sizes are by the rules of newer builds" * known)
+        text = f"{subject} does not know {about} and will refuse this model."
+        notes.add("refused", text + " Sizes follow the rules of newer builds." * known)
     elif lacking is None and known:
-        notes.add("between_builds", f"whether {build} knows {about} is not known here")
+        notes.add("between_builds", f"It is unknown whether {build} knows {about}.")
 
 
 # --- lines --------------------------------------------------------------------------------------
@@ -135,7 +136,8 @@ def _lines(
     layers = inputs.layers(h.n_layer_all)
     if inputs.goes_by_free_memory:
         notes.add(
-            "placement", "without -ts layers go by the free memory that drivers report at the start"
+            "placement",
+            "Without -ts, layers are spread by the free memory that drivers report at the start.",
         )
     yield from weight_lines(inputs, h, layers, dry, notes)
     yield from cache_lines(context, layers, dry, notes)

@@ -35,8 +35,8 @@ def cache_lines(
     if doubtful:
         notes.add(
             "between_builds",
-            f"a rule for this model changed near build {inputs.build}; its exact build is not "
-            "known here",
+            f"A rule for this model changed in a build near {inputs.build}. Which one is unknown, "
+            "so the larger size is planned.",
         )
         formula = _most(inputs, layers)
     guessed = inputs.goes_by_free_memory

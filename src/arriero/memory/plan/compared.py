@@ -53,5 +53,5 @@ def _agree_in_all(
 def note_drift(
     notes: Notes, component: Component, device: str, computed: int, told: int | None
 ) -> None:
-    text = f"{component} on {device}: the engine says {told} bytes, the formula {computed}"
+    text = f"{component} on {device}: the engine says {told} bytes, the formula says {computed}."
     notes.add("drift", text)

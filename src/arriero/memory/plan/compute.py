@@ -35,5 +35,5 @@ def _doubt(inputs: Inputs, h: Hparams) -> str:
     """Why a dry run's compute may not be what a start takes; empty if nothing speaks for it."""
     if inputs.devices and not inputs.params.offload_kqv and any(h.is_recurrent):
         # build 10434, hybrid on Vulkan: 42.00 MiB by the engine's own dry run, 3.82 then
-        return "with -nkvo an engine's dry run and its start differ for recurrent layers"
+        return "with -nkvo a dry run and a start differ for recurrent layers"
     return ""

@@ -35,8 +35,8 @@ def cuda_terms(buffers: Sequence[PlanBuffer], pools: Sequence[Pool]) -> Iterator
         rounded = sum(pad(size, _PAGE) - size for size in taken)
         yield _term(device, rounded, "buffers rounded up to pages of 2 MiB")
         if not any(one.name == device for pool in pools for one in pool.listed):
-            yield _term(device, _CONTEXT, "CUDA context, other models other sizes")
-            yield _term(device, _PROCESS, "per process, which NVML counts for nobody")
+            yield _term(device, _CONTEXT, "CUDA context, whose size depends on the GPU")
+            yield _term(device, _PROCESS, "per process; NVML reports it for no process")
         yield _term(device, _FULL, "once the context is full", grows=True)
 
 

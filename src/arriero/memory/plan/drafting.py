@@ -95,10 +95,10 @@ def _hparams(inputs: Inputs, header: Header | None, notes: Notes, *, own: bool) 
     try:
         h = read_hparams(header, inputs.build if own else inputs.rules)
     except UnknownArchitectureError as error:
-        notes.add("unknown", f"the draft model: {error.message}")
+        notes.add("unknown", f"Draft model: {error.message}")
         return None
     if not own and not h.n_layer_nextn:
-        notes.add("unknown", "the model has no NextN layers to draft with")
+        notes.add("unknown", "The model has no NextN layers to draft with.")
     return h
 
 

@@ -30,15 +30,18 @@ def with_fit(inputs: Inputs, h: Hparams, asking: Asking, notes: Notes) -> Inputs
     if not launch.fit:
         return inputs
     if inputs.params.split_mode == "tensor":
-        notes.add("fit", "--fit gives up: it knows no -sm tensor; the start goes on as asked")
+        notes.add(
+            "fit", "--fit does not support -sm tensor: it gives up, and the start goes on as asked."
+        )
         return inputs
     if len(inputs.basis.header.tensors) * h.n_layer_all > _CEILING:
-        notes.add("fit", "what --fit does is not looked at: the header is too large")
+        notes.add("fit", "Cannot predict --fit: the header is too large.")
         return inputs
     setup = _setup(inputs, h, asking, notes)
     found = fitted(setup, _measure(inputs, h, asking, notes)) if setup is not None else None
     if setup is None or found is None:
-        notes.add("fit", "what --fit does is not known: the free memory it goes by is not")
+        what = "the free device memory" if inputs.devices else "the memory of the host"
+        notes.add("fit", f"Cannot predict --fit: {what} is unknown.")
         return inputs
     text = said_of_fit(setup, found, context_given=launch.context_given)
     if text:

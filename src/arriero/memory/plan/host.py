@@ -50,7 +50,7 @@ def host_lines(context: ContextSizes, dry: DryRun | None) -> Iterator[PlanBuffer
     if h.memory is Memory.NONE:
         return
     if inputs.launch.cache_ram is None:
-        reason = "-cram -1 limits it to n_ctx tokens only"
+        reason = "with -cram -1 its only limit is n_ctx tokens"
         yield growing(Component.PROMPT_CACHE, CPU, None, Method.UNKNOWN, reason)
     elif inputs.launch.cache_ram:
         yield growing(Component.PROMPT_CACHE, CPU, inputs.launch.cache_ram, Method.EXACT)

@@ -63,7 +63,10 @@ def share_of_projector(inputs: Inputs, asking: Asking, notes: Notes) -> dict[int
         return {}
     run = _asked(inputs, asking)
     if run is None:
-        notes.add("fit", "--fit keeps free what a projector computes with too: not known here")
+        notes.add(
+            "fit",
+            "--fit also leaves room for the projector's compute buffer; its size is unknown here.",
+        )
         size = sum(t.bytes for t in mmproj.tensors) if mmproj is not None else 0
         buffer = ProjectorBuffer(_place(inputs, params), size, size, 0)
         run = ProjectorRun((buffer,), flash_attn=False)
@@ -137,7 +140,7 @@ def projector_lines(
             whole = kind in _LOADED_WHOLE
             method = Method.EXACT if whole else Method.ESTIMATED
             yield line(_COMPONENT, device, size, method, upper_bound=not whole)
-        reason = f"its compute buffer is known to an engine alone{kept}"
+        reason = f"without an engine its compute buffer is unknown{kept}"
         yield unknown(_COMPONENT, device, reason)
         return
     growth = _growth(kind, request, run)
@@ -146,17 +149,17 @@ def projector_lines(
             method = Method.EXACT if buffer.model == size else Method.MEASURED
             yield line(_COMPONENT, buffer.device, buffer.model, method)
         if buffer.compute:
-            reason = "compute for the image of its warm-up"
+            reason = "compute for the warm-up image"
             yield line(_COMPONENT, buffer.device, buffer.compute, Method.MEASURED, reason=reason)
         if buffer.compute and growth:
             more, tokens = growth
-            reason = f"compute for an image of up to {tokens} tokens, beyond the warm-up's"
+            reason = f"compute for an image of up to {tokens} tokens, beyond the warm-up image"
             beyond = -(-buffer.compute * more[0] // more[1])
             yield line(
                 _COMPONENT, buffer.device, beyond, Method.ESTIMATED, upper_bound=True, reason=reason
             )
     if growth is None:
-        reason = f"images larger than its warm-up, or several, take more{kept}"
+        reason = f"larger images than the warm-up image, or several, take more{kept}"
         yield unknown(_COMPONENT, device, reason)
 
 

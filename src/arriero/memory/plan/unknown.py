@@ -38,7 +38,7 @@ def _weights(inputs: Inputs) -> Iterator[PlanBuffer]:
     if not size:
         yield unknown(Component.WEIGHTS, MAPPED, "the file has no tensors")
     elif inputs.devices:
-        reason = f"{size} bytes in all; where they go is not known for this architecture"
+        reason = f"{size} bytes in all; their devices are unknown for this architecture"
         yield unknown(Component.WEIGHTS, inputs.devices[0], reason)
     else:
         yield at_most(Component.WEIGHTS, MAPPED if inputs.launch.mmap else CPU, size)

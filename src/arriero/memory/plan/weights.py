@@ -48,7 +48,7 @@ def weight_lines(
     buffers = weights(header, h, launch, layers, devices, quirks)
     mode = inputs.params.split_mode
     if mode in ("row", "tensor") and devices:
-        notes.add("placement", f"-sm {mode} was never compared: sizes are as by layers")
+        notes.add("placement", f"Sizes assume -sm layer; they were never checked for -sm {mode}.")
         buffers = tuple(replace(buffer, exact=False) for buffer in buffers)
     for buffer in buffers if types is not None else _with_copies(buffers, told):
         if agrees or told is None or is_on_host(buffer.device):

@@ -32,10 +32,10 @@ def workspace_lines(context: ContextSizes, layers: Sequence[str]) -> Iterator[Pl
         widest = widest_activation(inputs.basis.header, h)
         size = workspace_bound(device, h, context.effective, widest)
         if size:
-            reason = "scratch of matrix products"
+            reason = "scratch memory of matrix products"
             yield growing(Component.POOL, device, size, Method.ESTIMATED, reason)
         elif size is None and not _computes_on_cpu(inputs, device):
-            what = "what its backend keeps is not known"
+            what = "how much its backend keeps is unknown"
             if not device.startswith("RPC"):
                 what = "grows with the longest prompt"
             reason = f"{what}; margin {human(inputs.margins.get(device, 0))}"
