@@ -22,6 +22,7 @@ from typing import Any
 import arriero
 
 SOURCE = str(Path(arriero.__file__).parent)
+COMMAND = str(Path(SOURCE) / "command" / "command.py")
 
 
 def _named(code: CodeType) -> set[str]:
@@ -43,33 +44,44 @@ class Way:
     def __init__(self, flag: str, meanings: set[str]) -> None:
         self.flag, self.meanings = flag, meanings
         self.calls: collections.Counter[CodeType] = collections.Counter()
+        self.reads: collections.Counter[CodeType] = collections.Counter()
         self._kinds: dict[CodeType, str] = {}
 
     def kind(self, code: CodeType) -> str:
-        """``reads`` the flag, ``carries`` its meaning, or nothing."""
+        """``names`` the flag, ``carries`` its meaning, or nothing."""
         if code not in self._kinds:
             # Modules and classes have code that runs too, once: that is no call.
             inside = code.co_filename.startswith(SOURCE) and code.co_flags & CO_OPTIMIZED
             named = _named(code) if inside else set()
             carries = "carries" if named & self.meanings else ""
-            self._kinds[code] = "reads" if self.flag in named else carries
+            self._kinds[code] = "names" if self.flag in named else carries
         return self._kinds[code]
 
     def watch(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and self.kind(frame.f_code):
+        if event != "call":
+            return
+        if self.kind(frame.f_code):
             self.calls[frame.f_code] += 1
+        if frame.f_code.co_filename == COMMAND and self.flag in frame.f_locals.values():
+            caller = frame.f_back
+            while caller is not None and caller.f_code.co_filename == COMMAND:
+                caller = caller.f_back
+            # What goes through every flag, whichever they are, asks for none.
+            if caller is not None and self.kind(caller.f_code) == "names":
+                self.reads[caller.f_code] += 1
 
     def table(self) -> str:
         rows = [
-            (Path(c.co_filename).relative_to(SOURCE), c.co_qualname, self.kind(c), n)
+            (Path(c.co_filename).relative_to(SOURCE), c.co_qualname,
+             "reads" if self.reads[c] else self.kind(c), self.reads[c] or n)
             for c, n in self.calls.items()
-        ]
+        ]  # fmt: skip
         lines = [f"{kind:8} {n:7}  {path} {name}" for path, name, kind, n in rows]
         rooms = {path.parts[0].removesuffix(".py") for path, *_ in rows}
         reading = [row for row in rows if row[2] == "reads"]
         total = (
-            f"{len(rows)} functions in {len(rooms)} rooms; {len(reading)} read {self.flag} itself,"
-            f" in {len({path for path, *_ in reading})} files"
+            f"{len(rows)} functions in {len(rooms)} rooms; {len(reading)} of them read {self.flag}"
+            f" from the command, {sum(self.reads.values())} times"
         )
         return "\n".join([*lines, total])
 

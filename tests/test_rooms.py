@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,16 @@ def test_imports_keep_to_the_contracts(
     monkeypatch.chdir(ROOT)
     status = lint_imports(no_cache=True, no_logo=True)
     assert status == 0, capsys.readouterr().out
+
+
+def test_every_room_is_told_of_in_its_place() -> None:
+    """The table in ``docs/architecture.md`` has the rooms in the order of the contracts."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Rooms")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert told == [room for layer in reversed(layers) for room in layer.split(" | ")]
 
 
 def test_imports_without_the_modules_that_only_unix_has() -> None:
