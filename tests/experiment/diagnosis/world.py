@@ -72,6 +72,8 @@ class Server:
     compute: Callable[[Point], int] = lambda point: (16 + point.slots) * MIB
     serving: int = 8 * MIB
     """What requests take on top of the start."""
+    leak: int = 0
+    """What each request leaves behind."""
     arenas: int = 0
     """What threads reserve without ``MALLOC_ARENA_MAX``."""
     cached: int = 0
@@ -213,7 +215,7 @@ class World:
     def _serve(self, spec: TrialSpec, taken: int) -> tuple[Failure | None, int, Requests]:
         """What broke the load, if anything did; bytes at the peak; requests."""
         server, asked = self._server(spec), max(STANDARD, spec.workload.min_requests)
-        peak = taken + server.serving
+        peak = taken + server.serving + server.leak * asked
         if spec.command.value("-cram") != "0":
             peak += server.cached
         odd = server.odd(point_of(spec.command)) is TrialOutcome.READY or spec.n in self.flaky
