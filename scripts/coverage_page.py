@@ -1,4 +1,4 @@
-"""Write ``docs/coverage.md``: what Arriero tells who meets one of the public reports.
+"""Write ``docs/coverage.md``: what Arriero says about each of the public reports.
 
 ``tests/coverage/reports.jsonl`` has the facts of each report, ``tries.yaml`` beside it the command
 and the lines of log to give to Arriero for it, and what must be said: the cause (the id of a
@@ -200,13 +200,13 @@ def page(found: list[Row]) -> str:
 
 def _lines(found: list[Row]) -> Iterator[str]:
     counts = Counter(row.level for row in found)
-    yield "# What is told to who meets a known failure"
+    yield "# What Arriero tells people about known failures"
     yield ""
     yield f"{len(found)} public reports of failures with llama.cpp's server, each given to Arriero"
     yield "as its reporter had it: the command, or the lines of the log. Covered: the answer names"
-    yield "the cause and what to change. Partly: the cause alone, or what happened where nobody"
-    yield "knows the cause. This page is written by `scripts/coverage_page.py`, which asks Arriero;"
-    yield "`tests/coverage` holds the facts, the questions and what counts as an answer."
+    yield "the cause and what to change. Partly: only the cause, or only what happened if nobody"
+    yield "knows the cause. `scripts/coverage_page.py` asks Arriero and writes this page;"
+    yield "`tests/coverage` has the facts, the questions and what counts as an answer."
     yield ""
     yield "| | reports |"
     yield "|---|---|"
