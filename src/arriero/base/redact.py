@@ -11,7 +11,7 @@ from __future__ import annotations
 import getpass
 import platform
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import cache
@@ -21,13 +21,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from arriero.base.names import USER, Names
 from arriero.base.places import (
-    ALIAS,
     ANSI,
     DATA_SUFFIX,
     DOMAIN,
     EMAIL,
-    ENDPOINT,
     FIELD_WORDS,
     HEADER_TEXT,
     HOME_USER,
@@ -41,7 +40,6 @@ from arriero.base.places import (
     PEER,
     PLACE,
     POD,
-    PRIVATE,
     PUBLIC,
     ROUTES,
     SERIAL,
@@ -72,12 +70,8 @@ from arriero.base.secret import (
     value_span,
     without_secrets,
 )
-from arriero.base.vocabulary import message_words
-
-USER: Final = "<user>"
 
 _T = TypeVar("_T")
-_NAMES_CEILING: Final = 512
 _DEPTH_CEILING: Final = 64
 _LONGEST_PATH: Final = 4096
 _LONGEST_SUFFIX: Final = 24
@@ -118,21 +112,17 @@ class Redactor:
         paths: Collection[str] = (),
     ) -> None:
         self._secrets: set[str] = set()
-        self._users: set[str] = set()
-        self._hosts: set[str] = set()
-        self._workers: set[str] = set()
+        self._names = Names()
         self._paths: set[str] = set()
-        self._aliases: dict[str, str] = {}
-        self._compiled: dict[str, re.Pattern[str]] = {}
         self._known: re.Pattern[str] | None = None
         for value in secrets:
             self._learn_secret(value)
         for name in users:
-            self._learn_user(name)
+            self._names.learn_user(name)
         for name in hosts:
-            self._learn_host(name)
+            self._names.learn_host(name)
         for name in workers:
-            self._learn_host(name, worker=True)
+            self._names.learn_host(name, worker=True)
         self._paths.update(path for path in paths if len(path) > 1)
 
     @classmethod
@@ -159,7 +149,7 @@ class Redactor:
             for value in secrets_of(argv, {}):
                 self._learn_secret(value)
             for flag, value in pairwise(argv):
-                self._learn_address(flag, value)
+                self._names.learn_address(flag, value)
             self._paths.update(
                 word for word in argv if " " in word and re.match(r"[/~]|[A-Za-z]:[\\/]|\\\\", word)
             )
@@ -168,7 +158,7 @@ class Redactor:
                 for word in (value, *value.split(",")):
                     self._learn_secret(word)
             else:
-                self._learn_address(name, value)
+                self._names.learn_address(name, value)
         for text in _texts(document):
             self._learn_text(text, share=share)
 
@@ -189,46 +179,6 @@ class Redactor:
             self._secrets.add(value)
             self._known = None
 
-    def _learn_user(self, name: str) -> None:
-        name = name.strip(" .")
-        if (
-            len(name) > 1
-            and name not in self._users
-            and name.lower() not in FIELD_WORDS | message_words()
-            and not name.isdigit()
-            and len(self._users) < _NAMES_CEILING
-        ):
-            self._users.add(name)
-            self._compiled.pop("users", None)
-
-    def _learn_host(self, name: str, *, worker: bool = False) -> None:
-        name = name.strip(".[]").lower()
-        if len(name) < 2 or ALIAS.match(name) or is_loopback(name) or PUBLIC.match(name):
-            return
-        if worker:
-            self._workers |= {name, name if is_address(name) else name.partition(".")[0]}
-        if not is_address(name) and len(self._hosts) < _NAMES_CEILING:
-            label = name.partition(".")[0]
-            # The first label alone names a machine, but not in docs.project.org.
-            alone = len(label) > 3 and bool(PRIVATE.search(name) or re.search(r"\d", label))
-            for word in {name, label} if alone else {name}:
-                public = FIELD_WORDS | message_words()
-                if word not in public | self._hosts and not word.isdigit():
-                    self._hosts.add(word)
-                    self._compiled.pop("hosts", None)
-        if worker:
-            self._alias(name)  # numbered in the order in which they are named
-
-    def _learn_address(self, flag: str, value: str) -> None:
-        if flag in {"--rpc", "LLAMA_ARG_RPC"}:
-            self._learn_workers(value)
-        elif flag in {"--host", "LLAMA_ARG_HOST"}:
-            self._learn_host(value)
-
-    def _learn_workers(self, value: str) -> None:
-        for found in ENDPOINT.finditer(value):
-            self._learn_host(found[1] or found[2], worker=True)
-
     def _learn_text(self, text: str, *, share: bool) -> None:
         for start, end, _ in keyed_spans(text):
             value = text[start:end]
@@ -239,35 +189,30 @@ class Redactor:
             return
         text = ANSI.sub("", text)
         for found in HOME_USER.finditer(text):
-            self._learn_user(found[1] or found[2] or found[3])
+            self._names.learn_user(found[1] or found[2] or found[3])
         for found in LOGIN.finditer(text):
-            self._learn_user(found[1])
-            self._learn_host(found[2])
+            self._names.learn_user(found[1])
+            self._names.learn_host(found[2])
         for found in WORKER.finditer(text):
-            self._learn_host(found[1] or found[2], worker=True)
+            self._names.learn_host(found[1] or found[2], worker=True)
         at = 0
         while named := WORKERS.search(text, at):
             start, end = value_span(text, named.end())
-            self._learn_workers(text[start:end])
+            self._names.learn_workers(text[start:end])
             at = max(end, named.end())
         for pattern in (JOURNAL, PEER):
             for found in pattern.finditer(text):
-                self._learn_host(found[1])
+                self._names.learn_host(found[1])
         for found in HOSTNAME.finditer(text):
-            self._learn_host(next(filter(None, found.groups())))
+            self._names.learn_host(next(filter(None, found.groups())))
         for found in OWNER.finditer(text):
-            self._learn_user(next(filter(None, found.groups())))
+            self._names.learn_user(next(filter(None, found.groups())))
         for found in POD.finditer(text):
             for name in filter(None, found.groups()):
-                self._learn_host(name)
+                self._names.learn_host(name)
         self._without_places(text)  # the hosts in addresses and shares
 
     # -- one text
-
-    def _pattern(self, name: str, build: Callable[[], str], flags: int = 0) -> re.Pattern[str]:
-        if name not in self._compiled:
-            self._compiled[name] = re.compile(build(), flags)
-        return self._compiled[name]
 
     def _without_secrets(self, text: str) -> str:
         if self._known is None and self._secrets:
@@ -289,30 +234,9 @@ class Redactor:
         text = SERIAL.sub(r"\1<serial>", text)
         text = V6.sub(self._address, text)
         text = V4.sub(self._address, text)
-        text = DOMAIN.sub(lambda m: self._alias(m[0]), text)
-        text = MACHINE.sub(lambda m: self._alias(m[0]), text)
-        if self._hosts:
-            text = self._pattern("hosts", self._host_pattern, re.IGNORECASE).sub(
-                lambda m: self._alias(m[0]), text
-            )
-        if self._users:
-            text = self._pattern("users", self._user_pattern, re.IGNORECASE).sub(USER, text)
-        return text
-
-    def _host_pattern(self) -> str:
-        words = sorted(self._hosts, key=lambda w: (-len(w), w))
-        return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, words))})(?![A-Za-z0-9])"
-
-    def _user_pattern(self) -> str:
-        def one(name: str) -> str:
-            # Hexadecimal letters must not be found in a commit, nor a short name in a word.
-            follow = (
-                r"(?![A-Za-z0-9])" if re.fullmatch(r"[A-Fa-f0-9]+|..", name) else r"s?(?![A-Za-z])"
-            )
-            return re.escape(name) + follow
-
-        words = sorted(self._users, key=lambda w: (-len(w), w))
-        return rf"(?<![A-Za-z0-9])(?:{'|'.join(map(one, words))})"
+        text = DOMAIN.sub(lambda m: self._names.alias(m[0]), text)
+        text = MACHINE.sub(lambda m: self._names.alias(m[0]), text)
+        return self._names.without(text)
 
     def _without_places(self, text: str) -> str:
         """Replace URLs, network paths and paths in one pass: none is read inside another."""
@@ -335,7 +259,7 @@ class Redactor:
         if kind == "unc":
             server = re.split(r"\\+", body.lstrip("\\"), maxsplit=1)[0]
             if server not in {"?", ".", "wsl$", "wsl.localhost"}:
-                self._learn_host(server)
+                self._names.learn_host(server)
             return reduced(body), end
         if kind == "relative":
             keep = not DATA_SUFFIX.search(body) and not re.search("/(?:home|Users)/", body)
@@ -360,9 +284,9 @@ class Redactor:
         login, _, host = body[:-1].rpartition("@")
         if host.lower() in FIELD_WORDS | ROUTES or SUFFIX.search(host):
             return body
-        self._learn_user(login)
-        self._learn_host(host)
-        return f"{USER}@{self._alias(host)}:" if login else f"{self._alias(host)}:"
+        self._names.learn_user(login)
+        self._names.learn_host(host)
+        return f"{USER}@{self._names.alias(host)}:" if login else f"{self._names.alias(host)}:"
 
     def _url(self, url: str) -> str:
         scheme, slashes, rest = re.split(r"(:(?:\\?/){2})", url, maxsplit=1)
@@ -370,12 +294,12 @@ class Redactor:
         login, at, place = authority.rpartition("@")
         bracketed = re.match(r"\[([^\]]*)\](.*)", place)
         host, port = bracketed.groups() if bracketed else re.match(r"([^:]*)(.*)", place).groups()  # type: ignore[union-attr]  # it always matches
-        self._learn_user(login.partition(":")[0].strip("*"))
+        self._names.learn_user(login.partition(":")[0].strip("*"))
         if scheme.lower() == "hf" or PUBLIC.match(host):
             return url
         if not is_loopback(host):
-            host = self._alias(host) if host else host
-            self._learn_host(place.rpartition(":")[0] if port and not bracketed else place)
+            host = self._names.alias(host) if host else host
+            self._names.learn_host(place.rpartition(":")[0] if port and not bracketed else place)
         elif bracketed:
             host = f"[{host}]"
         path = path.replace("\\/", "/").partition("?")[0].partition("#")[0]
@@ -391,7 +315,7 @@ class Redactor:
             return found[0]
         if re.search(r"\.[A-Za-z]{2,}\Z", host):
             return "<email>"
-        return f"{user if user in FIELD_WORDS else USER}@{self._alias(host)}"
+        return f"{user if user in FIELD_WORDS else USER}@{self._names.alias(host)}"
 
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
@@ -402,20 +326,7 @@ class Redactor:
             return text
         if VERSION.search(found.string, max(0, found.start() - 16), found.start()):
             return text
-        return self._alias(address)
-
-    def _alias(self, name: str) -> str:
-        """A stable name for a host: ``worker-1`` for an RPC worker, else ``host-1``."""
-        key = name.strip(".[]").lower()
-        if ALIAS.match(key) or is_loopback(key) or PUBLIC.match(key):
-            return name
-        label = key.partition(".")[0]
-        key = label if label in self._hosts and not is_address(key) else key
-        if key not in self._aliases:
-            kind = "worker" if key in self._workers else "host"
-            taken = len({a for a in self._aliases.values() if a.startswith(kind)})
-            self._aliases[key] = f"{kind}-{taken + 1}"
-        return self._aliases[key]
+        return self._names.alias(address)
 
     # -- documents
 
