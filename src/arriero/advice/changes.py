@@ -73,7 +73,7 @@ def context(tokens: int) -> Change:
     return Change(
         f"context {tokens}",
         Cost.CONTEXT,
-        "the KV cache is linear in it",
+        "the KV cache grows linearly with the context",
         edits.context(tokens),
     )
 
@@ -86,7 +86,7 @@ def caches_off(command: Command) -> Change | None:
     return Change(
         "no prompt cache, no checkpoints",
         Cost.PROMPT_REUSE,
-        "both grow in host memory with every request; a prompt seen before is read again",
+        "both grow in host memory with every request; without them, prompts are read again",
         settings,
     )
 
@@ -110,7 +110,7 @@ def caches_bounded(command: Command, caches: HostCaches, room: int, slots: int) 
     return Change(
         "smaller prompt cache and fewer checkpoints",
         Cost.PROMPT_REUSE,
-        "both grow in host memory with every request, up to more than there is",
+        "both grow in host memory with every request, beyond what is free",
         settings,
     )
 
@@ -130,7 +130,7 @@ def remedies(failure: Failure, command: Command, *, n_ubatch: int) -> tuple[Chan
     if component in {Component.COMPUTE, Component.GRAPH}:
         found += [_micro_batch(n) for n in (n_ubatch // 2, n_ubatch // 4, n_ubatch // 8) if n >= 32]
     if component is Component.WEIGHTS and (mapped := edits.mapped(command)):
-        why = "mapped pages of the file can be dropped and read again; copies cannot"
+        why = "the kernel can drop and reread pages of a mapped file, but not of a copy"
         found.append(Change("weights mapped, not read", Cost.FREE, why, mapped))
     if component is Component.WEIGHTS and on_device and launch.layers_given is not None:
         found.append(_LAYERS)
@@ -156,7 +156,7 @@ def untried(failure: Failure, command: Command) -> tuple[str, ...]:
 _FLASH: Final = Change(
     "flash attention on",
     Cost.FREE,
-    "without it the attention scores of the whole context are kept",
+    "without it the compute buffer holds attention scores for the whole context",
     {"-fa": "on"},
 )
 _LAYERS: Final = Change(

@@ -79,17 +79,17 @@ def _memory(failure: Failure, log: Explanation) -> Iterator[Remedy]:
 
 def _per_slot(failure: Failure, log: Explanation) -> Iterator[Remedy]:
     slots, planes = log.effective.n_seq_max, log.effective.n_rs_seq
-    why = "recurrent state is allocated for each slot, whatever the context"
+    why = "each slot has a recurrent state of its own, however long the context is"
     if slots and slots > 1 and failure.bytes:
         why += f": {human(failure.bytes)} are {slots} times {human(failure.bytes // slots)}"
     elif slots and slots > 1:
-        why += f": there are {slots}"
+        why += f" (here {slots} slots)"
     yield Remedy(change="-np 1", cost=Cost.CONCURRENCY, why=why)
     if planes:
         yield Remedy(
             change="--spec-draft-n-max 2",
             cost=Cost.SPEED,
-            why=f"drafting keeps {planes} copies more of the recurrent state, one a drafted token",
+            why=f"drafting keeps {planes} more copies of recurrent state, one per drafted token",
         )
 
 
@@ -98,13 +98,13 @@ def _compute(failure: Failure, log: Explanation) -> Iterator[Remedy]:
         yield Remedy(
             change="-fa on",
             cost=Cost.FREE,
-            why="without flash attention the scores of the whole context are kept",
+            why="without flash attention the scores of the whole context are kept in memory",
         )
     if failure.phase is Phase.SERVING:
         yield Remedy(
             change="--no-context-shift",
             cost=Cost.CONTEXT,
-            why="moving the cache of a full context takes a graph that no start reserves",
+            why="a shift of a full context needs a graph that the start does not reserve",
         )
     yield _SMALLER_UBATCH
     yield _SHORTER
@@ -116,31 +116,31 @@ def _weights(failure: Failure) -> Iterator[Remedy]:
         yield Remedy(
             change="--no-repack",
             cost=Cost.SPEED,
-            why="a repacked copy of the weights stands beside the mapped file",
+            why="repacking keeps a second copy of the weights beside the mapped file",
         )
         return
     if is_on_host(device):
         yield Remedy(
             change="--mmap (newer builds: -lm mmap)",
             cost=Cost.FREE,
-            why="pages of a mapped file can be dropped and read again; copies cannot",
+            why="the kernel can drop and reread pages of a mapped file, but not of a copy",
         )
         return
     if device.startswith("RPC"):
         yield Remedy(
-            change="-ts with a smaller share for this worker, --device with all that shall work",
+            change="-ts with a smaller share for this worker, and --device with all to use",
             cost=Cost.SPEED,
-            why="the share of a worker goes by what it calls free",
+            why="a worker's share follows the free memory that it reports",
         )
     yield Remedy(
-        change="leave out -ngl, -ts and --fit off, or a lower -ngl",
+        change="leave out -ngl, -ts and --fit off, or set a lower -ngl",
         cost=Cost.SPEED,
-        why="--fit moves to the host what does not fit, unless one of them is given",
+        why="--fit moves layers that do not fit to the host, unless one of these flags is given",
     )
     yield Remedy(
         change="-ncmoe N for a model of experts",
         cost=Cost.SPEED,
-        why="the experts of N layers stay on the host",
+        why="the experts of the first N layers stay on the host",
     )
     yield Remedy(change="a smaller quantisation", cost=Cost.QUALITY, why="the file has fewer bytes")
 
@@ -151,12 +151,12 @@ def _cells(log: Explanation) -> Iterator[Remedy]:
         yield Remedy(
             change="-np 1, or as many slots as there are users",
             cost=Cost.CONCURRENCY,
-            why="slots share the cells of one context, and a full one stops them all",
+            why="all slots share one context; when it is full, every slot stops",
         )
     yield Remedy(
-        change="a larger -c, or a client that shortens its history",
+        change="a larger -c, or a client that sends a shorter history",
         cost=Cost.CONTEXT,
-        why="prompt and answer of each slot need a cell for each token",
+        why="every token of a prompt or an answer takes one cell of the context",
     )
 
 
@@ -165,26 +165,26 @@ def _state(component: Component | None) -> Iterator[Remedy]:
         yield Remedy(
             change="-cram 0, or as many MiB as the host can spare",
             cost=Cost.PROMPT_REUSE,
-            why="saved prompts may take 8 GiB unless limited, one of any size is kept",
+            why="saved prompts may take 8 GiB by default, and one prompt of any size is kept",
         )
     if component is not Component.PROMPT_CACHE:
         yield Remedy(
             change="-ctxcp 4 or fewer",
             cost=Cost.PROMPT_REUSE,
-            why="checkpoints are limited by number for each slot, not by bytes",
+            why="the limit on checkpoints is a number per slot, not a size",
         )
 
 
 _UNNAMED = (
     Remedy(
-        change="arriero diagnose -- llama-server ... with the options as given",
+        change="run arriero diagnose -- llama-server ... with your options",
         cost=Cost.FREE,
-        why="the log does not say what the memory was for; trials do",
+        why="the log does not say what the memory was for; controlled runs do",
     ),
     Remedy(
         change="a lower -ngl, or none",
         cost=Cost.SPEED,
-        why="fewer layers on the device take less of it, whatever it was for",
+        why="fewer layers on the device take less of its memory",
     ),
     Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="caches and compute grow with it"),
 )
@@ -194,75 +194,85 @@ _SMALLER_UBATCH = Remedy(
     why="compute buffers and graph metadata grow with the micro-batch",
 )
 _FEWER_SLOTS = Remedy(
-    change="-np 1", cost=Cost.CONCURRENCY, why="output and graphs are reserved for all slots"
+    change="-np 1",
+    cost=Cost.CONCURRENCY,
+    why="output buffers and graphs are reserved for every slot",
 )
-_SHORTER = Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="it grows with the context")
+_SHORTER = Remedy(
+    change="a smaller -c", cost=Cost.CONTEXT, why="the compute buffer grows with the context"
+)
 _CONTEXT = (
     Remedy(
         change="-nkvo",
         cost=Cost.SPEED,
-        why="the KV cache is in the host's memory, and attention is computed there",
+        why="the KV cache moves to host memory, and attention is computed there",
     ),
     Remedy(
         change="a smaller -c",
         cost=Cost.CONTEXT,
-        why="the KV cache is linear in it; without -c it may be all that the model was trained for",
+        why="the KV cache grows linearly with -c; without -c it may be the whole training context",
     ),
-    Remedy(change="-ctk q8_0 -ctv q8_0", cost=Cost.QUALITY, why="about half of the KV cache"),
+    Remedy(
+        change="-ctk q8_0 -ctv q8_0", cost=Cost.QUALITY, why="the KV cache takes about half as much"
+    ),
 )
 _IMAGES = (
     Remedy(
         change="--image-max-tokens N",
         cost=Cost.QUALITY,
-        why="larger images are scaled down before they take memory",
+        why="larger images are scaled down first, so they take less memory",
     ),
-    Remedy(change="--no-mmproj-offload", cost=Cost.SPEED, why="the projector works in host memory"),
+    Remedy(
+        change="--no-mmproj-offload", cost=Cost.SPEED, why="the projector then uses host memory"
+    ),
 )
 _DRAFT = (
     Remedy(change="-ngld 0", cost=Cost.SPEED, why="the draft model stays on the host"),
     Remedy(
         change="a smaller -c",
         cost=Cost.CONTEXT,
-        why="the draft's context is as long as the model's, with buffers of its own",
+        why="the draft context is as long as the model's and has buffers of its own",
     ),
 )
 _POOL = (
     Remedy(
-        change="-fitt 2048, or 1 to 2 GiB left free by other means",
+        change="-fitt 2048, or leave 1 to 2 GiB free in another way",
         cost=Cost.SPEED,
-        why="what a backend takes while it computes is in no buffer reserved at the start",
+        why="a backend takes more memory while it computes than the start reserves",
     ),
     _SMALLER_UBATCH,
 )
 _RPC = (
     Remedy(
-        change="restart the workers, then the server, and let something do so by itself",
+        change="restart the workers, then the server; a supervisor can do this automatically",
         cost=Cost.FREE,
-        why="a server cannot go on without a worker, whatever ended it",
+        why="a server that has lost a worker cannot continue",
     ),
     Remedy(
-        change="read the worker's own log, and run the same build everywhere",
+        change="read the worker's own log, and run the same build on every machine",
         cost=Cost.FREE,
-        why="the server's line says the same of a worker out of memory, one that cannot compute"
-        " an operation, and one of another protocol",
+        why="the server logs the same line whether a worker ran out of memory, cannot compute an"
+        " operation or speaks another protocol",
     ),
     Remedy(
-        change="-cram 0 if it ended while it saved a prompt",
+        change="-cram 0, if the server ended while saving a prompt",
         cost=Cost.PROMPT_REUSE,
-        why="saved state is read back from the workers",
+        why="to save a prompt, the server reads its state back from the workers",
     ),
     Remedy(
         change="-ts with a smaller share for the worker",
         cost=Cost.SPEED,
-        why="a worker needs memory beyond its buffers",
+        why="a worker needs more memory than its buffers alone",
     ),
 )
 _KILLED = (
     Remedy(
         change="a larger limit for the container or unit (--memory, MemoryMax=)",
         cost=Cost.FREE,
-        why="who is killed has been given less than it takes; its own log cannot say so",
+        why="the server needs more memory than its limit allows; its own log cannot show that",
     ),
     *_state(None),
-    Remedy(change="a smaller -c", cost=Cost.CONTEXT, why="the KV cache is linear in it"),
+    Remedy(
+        change="a smaller -c", cost=Cost.CONTEXT, why="the KV cache grows linearly with the context"
+    ),
 )

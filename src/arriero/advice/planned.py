@@ -169,12 +169,12 @@ def _missing(smallest: _Tried | None, base: Plan) -> str:
     plan = smallest.plan if smallest is not None else base
     full = lacking(plan)
     if not full:
-        return "no change was found that makes it fit"
+        return "found no change that makes it fit"
     pool = full[0]
     lacks = mib(pool.margin - (pool.headroom or 0), 0)
     what = " ".join(map(_spelled, smallest.changes)) if smallest is not None else "as it is"
     return (
-        f"nothing makes it fit: the smallest ({what}) takes {mib(pool.planned, 0)} MiB of "
+        f"no change makes it fit: even the smallest ({what}) takes {mib(pool.planned, 0)} MiB of "
         f"{pool.name}, {lacks} MiB too much with its margin"
     )
 
@@ -281,10 +281,11 @@ class _Kinds:
     def flash(self, command: Command) -> Change | None:
         if launch_of(command).params.flash_attn != "off":
             return None
-        return _change(Cost.FREE, "the scores of the whole context are not kept", {"-fa": "on"})
+        why = "the scores of the whole context are not kept in memory"
+        return _change(Cost.FREE, why, {"-fa": "on"})
 
     def mapped(self, command: Command) -> Change | None:
-        why = "mapped pages of the file can be dropped and read again; copies cannot"
+        why = "the kernel can drop and reread pages of a mapped file, but not of a copy"
         settings = edits.mapped(command)
         return _change(Cost.FREE, why, settings) if settings else None
 
