@@ -89,7 +89,7 @@ def test_a_command_that_serves_is_status_zero_also_on_a_taken_port(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "no GGUF file: it is empty"),
+        (b"", "not a GGUF file: it is empty"),
         (b"this is no model\n", "not a GGUF file"),
         (None, "file is truncated"),
     ],
