@@ -21,7 +21,7 @@ from arriero.jobs import verify
 from arriero.jobs._baseline import survey
 from arriero.jobs._runs import Recorder, calibrations
 from arriero.memory import DryRuns, Planner
-from arriero.memory.calibration import fingerprint
+from arriero.memory.taken import fingerprint
 from arriero.record import DeviceRecord, Plan, PlanBuffer, Run, Verification
 from arriero.store import Store
 from tests.examples import example_run, example_trials

@@ -21,13 +21,8 @@ from arriero.launch import launch_of
 from arriero.logs.model import Buffer, Failure
 from arriero.machine import Pool
 from arriero.memory import Calibration
-from arriero.memory.calibration import (
-    calibrated,
-    corrected,
-    fingerprint,
-    run_buffers,
-    run_settings,
-)
+from arriero.memory.calibration import calibrated, corrected
+from arriero.memory.taken import fingerprint, run_buffers, run_settings
 from arriero.record import ModelRecord, Plan, PlanBuffer, RunSettings, Trial
 from tests.examples import example_failure, example_trials
 

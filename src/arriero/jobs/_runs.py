@@ -23,7 +23,8 @@ from arriero.launch.edits import with_settings
 from arriero.launch.launch import launch_of
 from arriero.launch.placement import workers
 from arriero.memory import Calibration, DryRuns, Planner
-from arriero.memory.calibration import calibrations_of, fingerprint, run_buffers, run_settings
+from arriero.memory.calibration import calibrations_of
+from arriero.memory.taken import fingerprint, run_buffers, run_settings
 from arriero.record import DeviceRecord, Plan, Run, RunBuffer, RunSettings, Trial
 from arriero.store import Store, new_id
 

@@ -14,7 +14,7 @@ from arriero.engine.oracle import DryRun
 from arriero.gguf import Model
 from arriero.launch import Launch
 from arriero.memory.caches import refusal
-from arriero.memory.calibration import corrected, run_settings
+from arriero.memory.calibration import corrected
 from arriero.memory.dry_runs import Answers
 from arriero.memory.hparams import Hparams, UnknownArchitectureError, lacks, read_hparams
 from arriero.memory.placement import cuts_rows
@@ -34,6 +34,7 @@ from arriero.memory.plan.unknown import unknown_lines
 from arriero.memory.plan.weights import weight_lines
 from arriero.memory.plan.workspace import workspace_lines
 from arriero.memory.pools import all_fit, all_start, any_outgrows, placed, planned_pools
+from arriero.memory.taken import run_settings
 from arriero.record import ModelRecord, Plan, PlanBuffer, PlanContext, PlanPool
 
 _SPREAD: Final = frozenset({Component.WEIGHTS, Component.KV, Component.RS})
