@@ -15,7 +15,7 @@ help:
 	@echo "make test      lint, types and the tests (12 minutes at most)"
 	@echo "make test-all  test, plus Vulkan, namespaces, the wheel and everything that takes minutes"
 	@echo "make bench     the measurements in bench/ (an hour)"
-	@echo "make docs      the pages about gotchas, in docs/gotchas/"
+	@echo "make docs      docs/cli.md, and the pages about gotchas in docs/gotchas/"
 
 $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -56,9 +56,10 @@ bench: setup engines
 	$(BIN)/python -m pip install --quiet --group bench
 	@for b in bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
-# Made from src/arriero/gotchas alone, so they are not kept.
+# docs/cli.md is kept, and a test holds it to the commands; the pages about gotchas are not kept.
 docs: setup
 	@$(BIN)/python scripts/gotcha_pages.py docs/gotchas
+	@$(BIN)/python scripts/cli_page.py
 
 clean:
 	rm -rf docs/gotchas $(VENV) .engines .models .demo .mypy_cache .ruff_cache .pytest_cache

@@ -14,7 +14,13 @@ from .jobs.verify import verify as verify
 from .jobs.verify import verify_url as verify_url
 from .memory.pools import parse_pools as parse_pools
 from .process.model import Limit as Limit
+from .record.check import Check as Check
+from .record.check import Checks as Checks
+from .record.diagnosis import Diagnosis as Diagnosis
+from .record.explanation import Explanation as Explanation
 from .record.files import encode as encode
+from .record.plan import Plan as Plan
+from .record.verification import Verification as Verification
 from .store.store import Store as Store
 from .trial.run import Patience as Patience
 

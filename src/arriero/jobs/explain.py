@@ -43,8 +43,9 @@ def explain(path: StrPath) -> Explanation:
         NotFoundError: There is no such file.
         UsageError: It cannot be read.
     """
+    path = Path(path)
     try:
-        with _opened(Path(path)) as file:
+        with _opened(path) as file:
             return explain_stream(file, str(path))
     except FileNotFoundError:
         raise NotFoundError(f"no log file {path}", hint="- reads standard input") from None
