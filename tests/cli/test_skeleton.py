@@ -24,7 +24,7 @@ def test_of_a_model(place: Place, model: Path) -> None:
     assert all(len(line) <= 80 for line in said.out.splitlines())
     again = place.run("skeleton", model, "-o", "small.gguf")
     assert again.status == USAGE
-    assert "already exists: small.gguf" in again.only_complaint()
+    assert "small.gguf already exists" in again.only_complaint()
 
 
 def test_as_a_document(place: Place, model: Path) -> None:
