@@ -192,3 +192,21 @@ def test_flash_attention_of_a_projector_is_that_of_the_model(said: str, flash: s
     assert made.projector is not None
     # build 10434 logs "warmup: flash attention is disabled" for -fa 0
     assert (made.projector.flash_attn, made.params.flash_attn) == (flash, flash)
+
+
+@pytest.mark.parametrize(
+    ("flags", "given", "open_"),
+    [
+        ("", None, True),
+        ("-ngl auto", None, True),
+        ("-ngl -1", None, True),
+        ("-ngl all", -2, False),
+        ("-ngl 0", 0, False),
+        ("-ngl $LAYERS", None, False),
+    ],
+)
+def test_layers_that_nobody_can_read_are_not_left_to_the_engine(
+    flags: str, given: int | None, open_: bool
+) -> None:
+    made = launch_of(parse_command(["llama-server", *flags.split()], builtin_flags(), {}))
+    assert (made.layers_given, made.layers_open) == (given, open_)

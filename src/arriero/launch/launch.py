@@ -44,6 +44,8 @@ class Launch:
     """The least context that fit takes, per slot where slots are separate."""
     layers_given: int | None
     """``-ngl`` as llama.cpp numbers it, null where it is left to the engine; -2 is ``all``."""
+    layers_open: bool
+    """Whether ``-ngl`` is left to the engine; a variable that nobody has filled in is not."""
     expert_layers: int | None
     """``-ncmoe``: so many first layers keep their experts on the host; null where ``-cmoe`` or
     ``-ot`` decide."""
@@ -120,6 +122,7 @@ def launch_of(
         fit_targets=fit_targets(command),
         fit_ctx=fit_context(command),
         layers_given=placement.layers_given(command),
+        layers_open=placement.layers_open(command),
         expert_layers=placement.expert_layers(command),
         workers=placement.workers(command),
         mmap=loading.mapped,

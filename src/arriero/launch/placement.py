@@ -26,6 +26,11 @@ def layers_given(command: Command) -> int | None:
     return None if said == -1 else said
 
 
+def layers_open(command: Command) -> bool:
+    """Whether ``-ngl`` is left to the engine; a word that only a shell fills in is not."""
+    return command.value("-ngl") in (None, "auto") or command.number("-ngl") == -1
+
+
 def split_mode(command: Command) -> SplitMode:
     said = command.value("-sm")
     return next((mode for mode in get_args(SplitMode) if mode == said), "layer")

@@ -53,7 +53,7 @@ GOTCHA = Gotcha(
 
 def detect(facts: Facts) -> Iterator[Found]:
     cards = [pool.name for pool in facts.pools if pool.name.startswith("Vulkan")]
-    open_ = facts.launch.fit and facts.launch.layers_given is None
+    open_ = facts.launch.fit and facts.launch.layers_open
     if cards and open_ and within(facts, 8700, 8950):
         yield Found(
             because=f"--fit relies on the free memory that {told(facts)} reports for {cards[0]}",

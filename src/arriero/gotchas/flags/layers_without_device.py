@@ -57,9 +57,9 @@ _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVIC
 
 def detect(facts: Facts) -> Iterator[Found]:
     command, launch = facts.command, facts.launch
-    if launch.layers_given in (None, 0) or launch.params.devices is not None or launch.workers:
+    if launch.layers_open or launch.layers_given == 0 or launch.params.devices is not None:
         return
-    if facts.devices:
+    if launch.workers or facts.devices:
         return
     hidden = next((f"{n}={command.environ[n]}" for n in _HIDING if n in command.environ), None)
     own = any(name in command.env for name in _HIDING)

@@ -67,7 +67,7 @@ _SET = ("-ngl", "-ts", "-ot")
 
 def detect(facts: Facts) -> Iterator[Found]:
     given = [name for name in _SET if facts.command.has(name)]
-    left_open = "-ngl" in given and facts.launch.layers_given is None
+    left_open = "-ngl" in given and facts.launch.layers_open
     if not given or left_open or not facts.launch.fit:
         return
     if not facts.header.tensors:

@@ -59,7 +59,7 @@ GOTCHA = Gotcha(
 
 
 def detect(facts: Facts) -> Iterator[Found]:
-    if not facts.launch.fit or facts.launch.layers_given is not None:
+    if not facts.launch.fit or not facts.launch.layers_open:
         return
     if not any(facts.hparams.is_recurrent):
         return
