@@ -27,7 +27,7 @@ from arriero.gguf import Shape, presets, write_model
 from arriero.gguf.projector import Projector, write_projector
 from arriero.gguf.writer import encode, header_bytes
 from arriero.jobs import check, explain, plan
-from arriero.logs.grammar import NOTICES
+from arriero.logs.notices import NOTICES
 from arriero.memory import parse_pools
 from arriero.record import Check, Explanation, Plan
 from arriero.store import Store

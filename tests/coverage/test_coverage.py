@@ -13,7 +13,7 @@ import pytest
 
 from arriero.base.words import Component, Kind
 from arriero.gotchas import registry
-from arriero.logs.grammar import NOTICES
+from arriero.logs.notices import NOTICES
 
 ROOT = Path(__file__).parents[2]
 

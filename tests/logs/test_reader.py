@@ -12,7 +12,8 @@ import pytest
 from arriero import logs
 from arriero.base.words import Component, Evidence, Kind, LogOutcome, Phase
 from arriero.logs import LogReader, read_log
-from arriero.logs.grammar import NOTICES, RULES, SIGNS, Act, By, Of, To, parse_table
+from arriero.logs.grammar import RULES, SIGNS, Act, By, Of, To, parse_table
+from arriero.logs.notices import NOTICES
 
 CAPTURED = Path(__file__).parent / "data" / "captured"
 READY = (CAPTURED / "ready.txt").read_text().splitlines()

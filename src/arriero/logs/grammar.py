@@ -188,7 +188,7 @@ class Rule:
     of: Of | None = None
     by: By | None = None
     notice: str | None = None
-    """Id of the notice (a key of ``NOTICES``) that is shown of it."""
+    """Id of the notice (a key of ``notices.NOTICES``) that is shown of it."""
     to: To | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rule:
@@ -286,35 +286,6 @@ def _meaning(pair: str) -> tuple[str, Any]:
 RULES: Final = parse_table(
     resources.files(__package__).joinpath("messages.txt").read_text(encoding="utf-8")
 )
-
-NOTICES: Final[dict[str, str]] = {
-    "sizes_hidden": "This verbosity hides buffer sizes: run again with -lv 4.",
-    "size_line_absent": "The buffer that failed has no size line: it failed before one is printed.",
-    "fit_refused": "The fit to free memory was refused; the start went on with options as given.",
-    "fit_failed": "A dry run of the fit failed; the start went on.",
-    "pipeline_retry": "The compute buffer was asked for again without pipeline parallelism.",
-    "option_dropped": "An option was dropped or changed; the start went on.",
-    "pinned_memory_refused": "Pinned host memory was refused; ordinary memory is used.",
-    "mlock_refused": "Memory could not be locked and can be swapped out.",
-    "fused_op_off": "A layer and a fused operation are on different devices: memory may be short.",
-    "device_unavailable": "A backend found no usable device.",
-    "rs_planes": "The recurrent state is multiplied by rollback planes of speculative decoding.",
-    "slots_auto": "The server chose the number of slots.",
-    "context_changed": "The server changed the context of a slot.",
-    "attempt_repeated": "The program that started the engine tried again with a smaller load.",
-    "restart_loop": "The server is restarted again and again by what supervises it.",
-    "prompt_too_big": "A prompt's state was larger than the prompt cache and was not saved.",
-    "checkpoints": "Context checkpoints are on: host memory outside of --cache-ram.",
-    "memory_query_failed": "The device could not be asked how much memory it has free.",
-    "meta_backend": "One backend stands for all devices: its sizes are of none in particular.",
-    "cuda_graphs": "Recorded CUDA graphs were kept until the end.",
-    "near_limit": "The device reports more memory in use than it recommends.",
-    "restarted": "The log holds several starts; the last one that ended is reported.",
-    "reversed": "The newest line came first; the log was read from its end.",
-    "wrapped": "Wrapped lines were joined.",
-    "capped": "There was more of this kind than is kept.",
-}
-"""Every notice id and what it means."""
 
 ERAS: tuple[tuple[str, int, int], ...] = (
     ("llm_load_", 1500, 4519),

@@ -10,6 +10,7 @@ from typing import Final
 from arriero.base.sizes import KIB, MIB, human
 from arriero.base.words import Component, Cost, LimitKind, Phase
 from arriero.logs.model import EngineTag, Notice
+from arriero.logs.notices import NOTICES
 from arriero.record import (
     Baseline,
     EngineRecord,
@@ -178,8 +179,6 @@ def signal_name(exit_status: int | None) -> str:
 
 def notice(item: Notice) -> str:
     """What a notice means; the log's own text where the id is not known."""
-    from arriero.logs.grammar import NOTICES  # late: its patterns take long to compile
-
     text = NOTICES.get(item.id) or printable(item.text).strip()
     text = text.rstrip(".") + (f", {count(item.count, 'time')}" if item.count else "")
     return f"{text} (line {item.line})." if item.line else f"{text}."
