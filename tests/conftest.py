@@ -51,9 +51,9 @@ def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             continue
         sampled = item.get_closest_marker("sampled")
         name = item.nodeid.partition("[")[0]
-        cases[name] += 1
-        if sampled is None or cases[name] % sampled.args[0] == 1:
+        if sampled is None or cases[name] % sampled.args[0] == 0:
             yield item
+        cases[name] += 1
 
 
 def engine_file(build: int) -> Path:
