@@ -36,7 +36,7 @@ class OutputError(ArrieroError):
         reason = error.strerror or error
         super().__init__(
             f"cannot write to standard output: {reason}",
-            hint="is the disk full where it is written?",
+            hint="check that the disk to which it is written has free space",
         )
 
 
@@ -60,7 +60,7 @@ def misused(error: click.ClickException, argv: Argv) -> UsageError:
                 id="no-separator",
             )
     return UsageError(
-        message, hint=f"a llama-server command goes after --: arriero {verb} -- llama-server …"
+        message, hint=f"write the llama-server command after --: arriero {verb} -- llama-server …"
     )
 
 

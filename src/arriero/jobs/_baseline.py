@@ -149,7 +149,9 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
     path = cwd / limits.expanded(typed)
     if not path.exists():
         raise NotFoundError(
-            f"no model file {typed}", hint="is the path right, from here?", id="no-model"
+            f"there is no model file {typed}",
+            hint="check the path, from this directory",
+            id="no-model",
         )
     try:
         about = describe(read_header(path))

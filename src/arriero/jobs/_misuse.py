@@ -37,7 +37,7 @@ def refuse_misuse(command: Command, flags: FlagTable) -> None:
         raise UsageError(problem, hint=_HELP)
     for name, wanted in _wrong_values(command):
         raise UsageError(
-            f"{name} cannot be {command.value(name)!r}", hint=f"it takes {wanted}", id="flag-value"
+            f"{name} cannot be {command.value(name)!r}", hint=f"give {wanted}", id="flag-value"
         )
 
 

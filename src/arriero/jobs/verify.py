@@ -284,7 +284,7 @@ async def _slots(server: Serving) -> tuple[int, int]:
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise NotFoundError(
             f"nothing answers at {server.url('')}: {_reason(error)}",
-            hint="is the server running, and is the address right?",
+            hint="check that the server is running and that the address is right",
             id="no-server",
         ) from None
     _refuse(server, status, props)

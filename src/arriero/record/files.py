@@ -118,7 +118,7 @@ def decode(data: bytes, where: str) -> msgspec.Struct:
     if int(tag[2]) != version:
         raise RecordError(
             f"{where} is a {tag[1]} of version {tag[2]}; this Arriero reads version {version}",
-            hint="it was written by another Arriero: use that one, or a newer one",
+            hint="use the Arriero that wrote it, or a newer one",
             id="record-version",
         )
     try:
@@ -138,7 +138,9 @@ def read_document(path: Path) -> msgspec.Struct:
         with limits.open_regular(path) as file:
             data = file.read(limits.DOCUMENT + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"no record {path}", hint="is the path right, from here?") from None
+        raise NotFoundError(
+            f"there is no record {path}", hint="check the path, from this directory"
+        ) from None
     except (OSError, ValueError) as error:
         raise _told("read", path, error) from None
     if len(data) > limits.DOCUMENT:
