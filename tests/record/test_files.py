@@ -179,6 +179,7 @@ from arriero.record import write_document
 from tests.examples import example_diagnosis, example_error
 path = Path(sys.argv[1])
 documents = (example_diagnosis(), example_error())
+write_document(path, documents[0])
 print("ready", flush=True)
 n = 0
 while True:

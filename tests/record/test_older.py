@@ -50,7 +50,7 @@ def test_an_old_plan_knows_who_chose_the_slots_and_how_many_checkpoints_they_kee
     assert context is not None
     assert (context.slots_given, context.checkpoints) == (False, 32)
     text = " ".join(terminal(old_plan(), width=200).split())
-    assert "no -np given" in text
+    assert "the server's own choice" in text
     assert "4 × 32 × " in markdown(old_plan())
 
 

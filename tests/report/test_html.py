@@ -202,4 +202,4 @@ def test_a_page_of_a_load_tells_what_shows_each_step() -> None:
     text = Page(html(verifications()["example"])).text
     assert "NOT VERIFIED" in text
     assert "restore from the prompt cache" in text
-    assert "nothing showed it" in Page(html(verifications()["nothing showed it"])).text
+    assert "no evidence" in Page(html(verifications()["no evidence"])).text

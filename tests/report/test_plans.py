@@ -34,11 +34,11 @@ WORDS = {
     "idle card": "FITS AS FAR AS KNOWN",
     "unified": "FITS",
     "workers": "FITS AS FAR AS KNOWN",
-    "unknown architecture": "CANNOT BE SAID",
-    "unknown, host only": "CANNOT BE SAID",
+    "unknown architecture": "UNKNOWN",
+    "unknown, host only": "UNKNOWN",
     "refused": "REFUSED",
-    "unusable": "CANNOT BE SAID",
-    "host not given": "CANNOT BE SAID",
+    "unusable": "UNKNOWN",
+    "host not given": "UNKNOWN",
     "fits": "FITS",
     "grows too much": "STARTS, CAN OUTGROW",
     "frontier": "FITS",
@@ -147,10 +147,10 @@ def test_verdict_pools_changes_and_commands_come_in_this_order() -> None:
 def test_the_example_says_what_a_person_needs() -> None:
     text = flat(terminal(example()))
     assert "on CUDA0 (NVIDIA GeForce RTX 3090): 1493 MiB too much. Nothing was loaded." in text
-    assert "-c 131072, shared by 4 slots (no -np given: the server takes 4)" in text
+    assert "-c 131072, shared by 4 slots (the server's own choice without -np)" in text
     assert "RS 4 slots × 149.63 598.5 exact" in text
     assert "checkpoints 4 × 32 × 149.63 up to 19152.6 exact" in text
-    assert "3142 MiB left when all has grown, 935 of them kept as margin" in text
+    assert "3142 MiB left with full caches, 935 MiB of it as safety margin" in text
     assert "-np 1 −1044 concurrency; not enough alone" in text
     assert "→ -np 1 -c 98304 1004 context" in text
     assert "ALSO -ctxcp 8: up to 14364 MiB less on host; costs prompt reuse" in text
@@ -224,14 +224,23 @@ def test_a_narrow_screen_keeps_every_change() -> None:
 @pytest.mark.parametrize(
     ("at_start", "growth", "verdict"),
     [
-        (900, 0, "starts with 100 MiB left, less than the 200 MiB to keep"),
-        (700, 0, "300 MiB left, 200 of them kept as margin"),
-        (500, 200, "300 MiB left when all has grown, 200 of them kept as margin"),
+        (900, 0, "starts with 100 MiB left, less than the safety margin of 200 MiB"),
+        (700, 0, "300 MiB left, 200 MiB of it as safety margin"),
+        (500, 200, "300 MiB left with full caches, 200 MiB of it as safety margin"),
         (1100, 0, "100 MiB too much"),
-        (1100, 400, "100 MiB too much at the start, 500 MiB when all has grown"),
-        (500, 400, "starts with 500 MiB left, but what grows can leave 100 MiB of the 200 MiB"),
-        (500, 700, "starts with 500 MiB left, but what grows can take 200 MiB more than there is"),
-        (900, 400, "starts with 100 MiB left, but what grows can take 300 MiB more than there is"),
+        (1100, 400, "100 MiB too much at the start, 500 MiB with full caches"),
+        (
+            *(500, 400),
+            "starts with 500 MiB left, but full caches would cut the safety margin of 200 MiB to",
+        ),
+        (
+            *(500, 700),
+            "starts with 500 MiB left, but full caches would take 200 MiB more than there is",
+        ),
+        (
+            *(900, 400),
+            "starts with 100 MiB left, but full caches would take 300 MiB more than there is",
+        ),
     ],
 )
 def test_start_and_growth_are_told_apart(at_start: int, growth: int, verdict: str) -> None:
@@ -275,7 +284,7 @@ def test_where_only_a_bound_is_too_much_both_sums_are_shown() -> None:
     changed = with_(doc, pools=(pool,), buffers=known, fits=None)
     finding = plan_view(changed).verdict
     assert (finding.word, finding.tone) == ("MAY NOT START", Tone.OPEN)
-    assert "at least 900 MiB and at most 1100 MiB, 1000 MiB are there" in finding.sentence
+    assert "at least 900 MiB and at most 1100 MiB; 1000 MiB are free" in finding.sentence
     assert "FIX" in terminal(changed)
 
 
@@ -327,7 +336,10 @@ def test_a_limit_that_can_be_moved_says_how_where_room_is_wanting() -> None:
 
 def test_what_a_driver_cannot_mean_is_not_used() -> None:
     text = flat(terminal(PLANS["unusable"]))
-    assert "its size cannot be used: the driver reports more free (31.00 GiB) than there is" in text
+    assert (
+        "its reported size is not usable: the driver reports more free (31.00 GiB) than there is"
+        in text
+    )
     page = html(PLANS["unusable"])
     bar = re.search(r"<svg[^>]*><title>CUDA0</title>.*?</svg>", page, re.DOTALL)
     assert bar
@@ -390,12 +402,15 @@ def test_an_interrupted_plan_says_so_first() -> None:
         (
             {"n_ctx": 16384, "n_ctx_seq": 256, "n_seq_max": 64, "kv_unified": False, "asked": 4096},
             "-c 4096 -np 64",
-            "-c 4096 -np 64 is 16384 tokens: 256 a slot (a share is rounded up to 256)",
+            (
+                "-c 4096 -np 64 becomes 16384 tokens: 256 per slot (each share is rounded up to a "
+                "multiple of 256)"
+            ),
         ),
         (
             {"n_ctx": 8192, "n_ctx_seq": 2048, "n_seq_max": 4, "kv_unified": False, "asked": 8192},
             "-c 8192 -np 4",
-            "-c 8192 -np 4: 2048 a slot",
+            "-c 8192 -np 4: 2048 per slot",
         ),
         (
             {"n_ctx": 8192, "n_ctx_seq": 8192, "n_seq_max": 4, "kv_unified": True, "asked": 8192},
@@ -405,7 +420,7 @@ def test_an_interrupted_plan_says_so_first() -> None:
         (
             {"n_ctx": 8192, "n_ctx_seq": 8192, "n_seq_max": 1, "kv_unified": False, "asked": 8000},
             "-c 8000 -np 1",
-            "-c 8000 is 8192 tokens, one slot",
+            "-c 8000 becomes 8192 tokens, one slot",
         ),
         (
             {"n_ctx": 262144, "n_ctx_seq": 262144, "n_seq_max": 1, "kv_unified": False},
@@ -415,7 +430,7 @@ def test_an_interrupted_plan_says_so_first() -> None:
         (
             {"n_ctx": 5120, "n_ctx_seq": 5120, "n_seq_max": 4, "kv_unified": True},
             "",
-            "no -c given: 5120 tokens, shared by 4 slots (no -np given: the server takes 4)",
+            "no -c given: 5120 tokens, shared by 4 slots (the server's own choice without -np)",
         ),
         (
             {"n_ctx": 524288, "n_ctx_seq": 524288, "n_seq_max": 1, "kv_unified": False},

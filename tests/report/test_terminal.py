@@ -135,7 +135,7 @@ def test_the_example_says_what_a_person_needs() -> None:
     assert "CPU refused 4020.00 MiB = 64 slots × 62.81 MiB" in text
     assert "log line 26" in text
     assert "Not the model file, the tokenizer, the KV cache or the compute buffer." in text
-    assert "Same cause, ignore: RS in the fit probe (line 14)." in text
+    assert "Same cause; ignore these: RS in the fit probe (line 14)." in text
     assert "served up to 20 · ready up to 32 · fails from 33 (graph, RS from 64)" in text
     assert "repeats disagree from 32 to 33" in text
     assert "verified: served 64 of 64 · 268 MiB left at the peak · no steady growth" in text
@@ -202,7 +202,7 @@ def test_ready_is_not_served() -> None:
     assert text.count("READY") == 1
     assert "SERVED" not in text
     assert "served was not shown" not in text
-    assert "it serves was not shown" in text
+    assert "no run showed that it serves" in text
 
 
 def test_nothing_failed_needs_no_command() -> None:
@@ -339,10 +339,10 @@ def test_every_kind_of_failure_has_its_words() -> None:
 
 
 def test_a_verification_shows_what_proves_each_step() -> None:
-    text = terminal(verifications()["nothing showed it"])
+    text = terminal(verifications()["no evidence"])
     assert "NOT VERIFIED" in text
-    assert "2 steps shown by nothing" in text
-    assert text.count("NOTHING SHOWED IT") == 2
+    assert "2 steps without evidence" in text
+    assert text.count("NO EVIDENCE") == 2
     text = terminal(verifications()["verified"])
     assert "VERIFIED  64 of 64 requests answered" in text
     assert "headroom unknown · growth unknown" in terminal(verifications()["url"])

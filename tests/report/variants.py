@@ -479,7 +479,7 @@ def verifications() -> dict[str, Verification]:
         "example": full,
         "verified": with_(full, verified=True, skipped=()),
         "url": with_(full, trial=None, baseline=None, headroom=None, growth_per_request=None),
-        "nothing showed it": with_(
+        "no evidence": with_(
             full, steps=tuple(with_(step, shown_by=None) for step in full.steps), skipped=()
         ),
         "failed": with_(

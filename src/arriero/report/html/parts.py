@@ -74,7 +74,7 @@ def bullets(texts: Sequence[str]) -> list[Markup]:
 
 def step_table(steps: Sequence[Step]) -> list[Markup]:
     rows = [
-        (step.name, f"{step.ok}/{step.sent}", step.shown_by or "nothing showed it", step.detail)
+        (step.name, f"{step.ok}/{step.sent}", step.shown_by or "no evidence", step.detail)
         for step in steps
     ]
     heads = ("step", "ok", "shown by", "detail")

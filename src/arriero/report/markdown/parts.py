@@ -75,7 +75,7 @@ def step_table(steps: Sequence[Step]) -> list[str]:
         (
             prose(printable(step.name)),
             f"{step.ok}/{step.sent}",
-            code(printable(step.shown_by)) if step.shown_by else "nothing showed it",
+            code(printable(step.shown_by)) if step.shown_by else "no evidence",
             prose(printable(step.detail)),
         )
         for step in steps

@@ -57,7 +57,7 @@ def _picked(blocks: Sequence[Block], chosen: set[int]) -> list[Line]:
 def _blocks(facts: DiagnosisView, width: int, *, cut_short: bool, rows_gone: int) -> list[Block]:
     doc = facts.doc
     more = "more" if cut_short else "record"
-    where = f"{more} and upstream text: arriero report {doc.id}"
+    where = f"{more} and issue text: arriero report {doc.id}"
     footer = f"{facts.effort} · {where}" if was_kept(doc.notes) else facts.effort
     return [
         Block(0, wrapped(" · ".join(facts.setting), width, style="dim")),

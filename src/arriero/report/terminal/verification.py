@@ -22,9 +22,7 @@ def lines(doc: Verification, width: int) -> list[Line]:
         (
             printable(step.name),
             f"{step.ok}/{step.sent}",
-            printable(
-                " · ".join(filter(None, (step.shown_by or "NOTHING SHOWED IT", step.detail)))
-            ),
+            printable(" · ".join(filter(None, (step.shown_by or "NO EVIDENCE", step.detail)))),
         )
         for step in facts.steps
     ]

@@ -22,16 +22,20 @@ def _context(doc: Plan) -> Iterator[str]:
     if slots > 1 and not context.kv_unified:
         told += f"{'' if context.asked else ','} -np {slots}"
     if tokens != context.asked:
-        told += f" is {tokens} tokens" if context.asked else f": {tokens} tokens"
+        told += f" becomes {tokens} tokens" if context.asked else f": {tokens} tokens"
     if context.asked is None and tokens == doc.model.n_ctx_train:
         told += ", the model's training context"
     if slots == 1:
         yield f"{told}, one slot"
     elif not context.kv_unified:
-        rounded = " (a share is rounded up to 256)" if tokens > (context.asked or tokens) else ""
-        yield f"{told}: {each} a slot{rounded}"
+        rounded = (
+            " (each share is rounded up to a multiple of 256)"
+            if tokens > (context.asked or tokens)
+            else ""
+        )
+        yield f"{told}: {each} per slot{rounded}"
     else:
-        why = "" if context.slots_given else f" (no -np given: the server takes {slots})"
+        why = "" if context.slots_given else " (the server's own choice without -np)"
         yield f"{told}, shared by {slots} slots{why}"
     trained = doc.model.n_ctx_train
     if trained and each > trained:

@@ -57,7 +57,7 @@ def diagnosis_view(doc: Diagnosis) -> DiagnosisView:
     """The facts of a diagnosis, verdict first."""
     launches = say.count(doc.launches, "launch", "launches")
     how = "INTERRUPTED" if doc.interrupted else "NOT FINISHED: stopped"
-    stopped = f"{how} after {launches}. What is shown holds, the rest is unknown."
+    stopped = f"{how} after {launches}. What is shown is true; the rest is unknown."
     return DiagnosisView(
         setting=say.setting(doc.baseline),
         unfinished="" if doc.complete else stopped,
@@ -113,7 +113,7 @@ def _nothing_failed(doc: Diagnosis) -> VerdictView:
         return VerdictView(
             word="NO VERDICT",
             tone=Tone.OPEN,
-            sentence="the command as given was not run to an end; nothing is known about it",
+            sentence="the command as given was not run to the end, so nothing is known about it",
         )
     load = trial.requests
     answered = f"{load.ok} of {load.sent} requests" if load.sent else "no request was sent"
@@ -130,7 +130,7 @@ def _nothing_failed(doc: Diagnosis) -> VerdictView:
             return VerdictView(
                 word="READY",
                 tone=Tone.OPEN,
-                sentence="the command as given starts; that it serves was not shown "
+                sentence="the command as given starts; no run showed that it serves "
                 f"({answered}{' answered' if load.sent else ''})",
                 details=lasting,
             )
@@ -176,14 +176,11 @@ def _recommended_facts(doc: Diagnosis, advice: Recommendation) -> Iterable[str]:
         yield "no request was sent to it"
     worst = advice.worst_case
     if worst.planned is None:
-        yield "worst case unknown (checkpoints, prompt cache full)"
+        yield "worst case unknown (all caches full)"
     else:
         room = f"of {say.size(worst.limit)}" if worst.limit is not None else "of an unknown limit"
         fits = {True: "fits", False: "DOES NOT FIT", None: "unknown whether it fits"}[worst.fits]
-        yield (
-            f"worst case {say.size(worst.planned)} {room}, {fits} "
-            "(planned: checkpoints, prompt cache full)"
-        )
+        yield f"worst case {say.size(worst.planned)} {room}, {fits} (planned, all caches full)"
     if trial and trial.effective.n_ctx_seq and trial.effective.n_seq_max:
         slots, each = trial.effective.n_seq_max, trial.effective.n_ctx_seq
         if slots > 1 and trial.effective.kv_unified:
@@ -200,7 +197,9 @@ def _caveats(doc: Diagnosis) -> tuple[str, ...]:
     bound = doc.baseline.limit
     counts_space = bound is not None and bound.kind is LimitKind.ADDRESS_SPACE
     if counts_space and not any("address space" in note for note in notes):
-        caveats.append("The limit is on address space (thread arenas, mapped files), not RAM.")
+        caveats.append(
+            "The limit counts address space (thread arenas and mapped files too), not RAM."
+        )
     common = common_env(doc)
     if common:
         lacking = doc.recommendation and not common.items() <= doc.recommendation.env.items()

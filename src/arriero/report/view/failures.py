@@ -46,7 +46,7 @@ def what_failed(failure: Failure) -> str:
             return f"an RPC worker was lost, unreachable or of another version{during}"
         case Kind.BACKEND:
             told = meaning(failure.text) or f"driver or kernel error{device}"
-            return f"{told}{during}; it names no memory"
+            return f"{told}{during}; the message does not mention memory"
         case Kind.CONFIG:
             return "the engine refuses this combination of options"
         case Kind.MODEL:
@@ -62,7 +62,7 @@ def what_failed(failure: Failure) -> str:
                 "(SIGKILL, as the kernel's OOM killer does)"
             )
         case Kind.HANG:
-            return f"alive, but no progress{during}"
+            return f"the server is alive but makes no progress{during}"
         case Kind.CRASH:
             return meaning(failure.text) or f"crashed{during}; no cause is named"
 
@@ -118,7 +118,7 @@ def details_of(
     ]
     if same:
         more = [f"{len(same) - _SAME} more"] if len(same) > _SAME else []
-        details.append(f"Same cause, ignore: {say.listed([*same[:_SAME], *more])}.")
+        details.append(f"Same cause; ignore these: {say.listed([*same[:_SAME], *more])}.")
     # Of a trial's notices only those that bear on its failure; a log's reader sees all of them.
     bearing = {"sizes_hidden", "size_line_absent", "fit_refused"}
     details += [say.notice(item) for item in notices if item.id in bearing]

@@ -41,7 +41,7 @@ def plan_view(doc: Plan) -> PlanView:
     best = next((advice for advice in doc.advice if advice.recommended), None)
     fixes, beside = fixes_of(doc)
     copy = best.argv if best and fixes else ()
-    wanting = "None of these is enough: it takes more memory, or a smaller model or quantisation."
+    wanting = "None of these is enough: use more memory, or a smaller model or quantisation."
     refused = _noted(doc, "refused")
     given = doc.argv if doc.fits is not False and doc.failure is None else ()
     return PlanView(
@@ -91,7 +91,7 @@ def _verdict(doc: Plan) -> VerdictView:
     return VerdictView(
         word="FITS AS FAR AS KNOWN",
         tone=Tone.OPEN,
-        sentence=f"{left}, before margin and the backend's own pools, which no plan knows",
+        sentence=f"{left}, without the margin and the backend's own pools, which no plan can know",
     )
 
 
@@ -101,7 +101,7 @@ def _open_word(doc: Plan, telling: Sequence[PoolView]) -> str:
         return "STARTS, CAN OUTGROW"
     if doc.starts:
         return "STARTS, LITTLE LEFT"
-    return "MAY NOT START" if any(one.is_between for one in telling) else "CANNOT BE SAID"
+    return "MAY NOT START" if any(one.is_between for one in telling) else "UNKNOWN"
 
 
 def _noted(doc: Plan, id_: str) -> list[str]:
@@ -113,4 +113,5 @@ def _notes(doc: Plan) -> Iterable[str]:
     yield from (printable(n.text) for n in doc.notes if n.id not in ("refused", "fit"))
     if doc.header:
         requests = say.count(doc.header.requests, "request")
-        yield f"the model is elsewhere: its header took {requests}, {say.size(doc.header.bytes)}"
+        size = say.size(doc.header.bytes)
+        yield f"the model is remote: reading its header took {requests}, {size}"

@@ -16,8 +16,8 @@ from arriero.report.view.text import printable
 from arriero.report.view.words import PLANNED, left
 
 _MEANT: Final = {
-    Component.PROMPT_CACHE: "can overshoot while saving",
-    Component.CHECKPOINTS: "nothing limits their bytes",
+    Component.PROMPT_CACHE: "saving can exceed its limit",
+    Component.CHECKPOINTS: "no flag limits their total size",
 }
 _LONG_NAME: Final = 40
 _FEW: Final = 3
@@ -129,7 +129,7 @@ def rooms(pools: Sequence[PoolView]) -> str:
     known = [one.pool for one in pools if one.pool is not None and one.pool.headroom is not None]
     if not known:
         return "nothing is planned in any pool"
-    grown = " when all has grown" * any(pool.planned > pool.at_start for pool in known)
+    grown = " with full caches" * any(pool.planned > pool.at_start for pool in known)
     if len(known) > _FEW:
         least = min(pool.headroom or 0 for pool in known)
         return f"at least {left(least)} left on each of {len(known)} pools{grown}"

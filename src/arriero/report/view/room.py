@@ -34,26 +34,28 @@ def pool_verdict(pool: PlanPool, inside: Sequence[PlanBuffer]) -> str:
     unknown = dict.fromkeys(PLANNED[b.component] for b in inside if b.bytes is None)
     grown = pool.planned > pool.at_start
     if not pool.usable:
-        return f"its size cannot be used: {printable(pool.note) or 'no reason known'}"
+        return f"its reported size is not usable: {printable(pool.note) or 'no reason known'}"
     if pool.free is None or pool.headroom is None:
-        return f"{excess(pool.planned)} planned; whether there is room is not known"
+        return f"{excess(pool.planned)} planned; the free memory is unknown"
     if pool.fits is False and pool.surely > pool.free:
         return _too_much(pool, pool.surely - pool.free, pool.free, grown=grown)
     start = pool.free - pool.at_start
     if start < 0:
         return (
-            f"the start takes at least {excess(pool.surely)} and at most {excess(pool.at_start)}, "
-            f"{left(pool.free)} are there"
+            f"the start takes at least {excess(pool.surely)} and at most {excess(pool.at_start)}; "
+            f"{left(pool.free)} are free"
         )
     if pool.headroom >= pool.margin:
         return _room(pool, unknown, grown=grown)
     if pool.headroom < 0:
         until = _until(pool)
-        later = f"what grows can take {excess(-pool.headroom)} more than there is"
+        later = f"full caches would take {excess(-pool.headroom)} more than there is"
         return f"starts with {left(start)} left, but {later}" + (f": {until}" if until else "")
     if start < pool.margin:
-        return f"starts with {left(start)} left, less than the {left(pool.margin)} to keep"
-    later = f"what grows can leave {left(pool.headroom)} of the {left(pool.margin)} to keep"
+        return f"starts with {left(start)} left, less than the safety margin of {left(pool.margin)}"
+    later = (
+        f"full caches would cut the safety margin of {left(pool.margin)} to {left(pool.headroom)}"
+    )
     return f"starts with {left(start)} left, but {later}"
 
 
@@ -62,16 +64,16 @@ def _too_much(pool: PlanPool, sure: int, free: int, *, grown: bool) -> str:
     told = f"{excess(sure)} too much" + (" at the start" if grown else "")
     if excess(most) != excess(sure) and most > sure:
         told += f", up to {excess(most)}"
-    return told + (f", {excess(pool.planned - free)} when all has grown" if grown else "")
+    return told + (f", {excess(pool.planned - free)} with full caches" if grown else "")
 
 
 def _room(pool: PlanPool, unknown: Mapping[str, None], *, grown: bool) -> str:
-    room = f"{left(pool.headroom or 0)} left" + " when all has grown" * grown
+    room = f"{left(pool.headroom or 0)} left" + " with full caches" * grown
     if not unknown:
-        return f"{room}, {pool.margin // MIB} of them kept as margin"
+        return f"{room}, {pool.margin // MIB} MiB of it as safety margin"
     names = say.listed([*unknown])
     if unknown.keys() == {PLANNED[Component.POOL]}:
-        return f"{room}, {pool.margin // MIB} of them kept for the {names}"
+        return f"{room}, {pool.margin // MIB} MiB of it kept for the {names}"
     are = "are" if len(unknown) > 1 or names.endswith("s") else "is"
     return f"{names} {are} unknown; {room} before {'them' if are == 'are' else 'it'}"
 

@@ -59,7 +59,7 @@ def _verdict(doc: Verification) -> VerdictView:
         f"{say.count(number, thing)} {what}"
         for number, thing, what in (
             (doc.requests.failed, "request", "failed"),
-            (unshown, "step", "shown by nothing"),
+            (unshown, "step", "without evidence"),
             (len(doc.skipped), "step", "skipped"),
         )
         if number
