@@ -36,8 +36,8 @@ CHILD = Path(__file__).with_name("_checkout_child.py")
 KINDS = ("value", "figures", "wording", "text", "added")
 PROSE = {
     "because", "detail", "hint", "lacks", "message", "missing", "note", "notes", "problem",
-    "reason", "summary", "title", "what", "why", "why_invalid", "why_not", "workaround",
-    "description",
+    "reason", "spelled_otherwise", "summary", "title", "what", "why", "why_invalid", "why_not",
+    "workaround", "description", "Symptom", "Root cause", "Workaround", "Better fix",
 }  # fmt: skip
 """Fields that are sentences for people."""
 LOG_LINES = {"failure", "secondary", "notices"}
@@ -68,13 +68,25 @@ def differences(before: Any, after: Any, path: tuple[str, ...] = ()) -> Iterator
             else:
                 yield from differences(before[key], after[key], here)
     elif isinstance(before, list) and isinstance(after, list):
-        if len(before) != len(after) or (before != after and _sorted(before) == _sorted(after)):
+        if len(before) != len(after) and (named := _named(before, after)):
+            yield from differences(*named, (*path, "[]"))
+        elif len(before) != len(after) or (before != after and _sorted(before) == _sorted(after)):
             yield _difference("value", (*path, "[]"), before, after)
         else:
             for one, other in zip(before, after, strict=True):
                 yield from differences(one, other, (*path, "[]"))
     elif type(before) is not type(after) or before != after:
         yield _difference(_kind_of(before, after, path), path, before, after)
+
+
+def _named(*lists: list[Any]) -> list[dict[str, Any]]:
+    """Both lists by the ids of their items; empty where these have none, or the same twice."""
+    named = [{one["id"]: one for one in items if isinstance(one, dict) and "id" in one}
+             for items in lists]  # fmt: skip
+    whole = [len(one) for one in named] == [len(items) for items in lists]
+    # One that is new is no new field: a program that counts them gets another number.
+    every = {key: "(none)" for one in named for key in one}
+    return [{key: one.get(key, every[key]) for key in every} for one in named] if whole else []
 
 
 def _sorted(items: list[Any]) -> list[str]:

@@ -57,6 +57,7 @@ PLAN = {
         ),
         (lambda plan: plan["buffers"][0].update(reason=""), ["value buffers.[].reason"]),
         (lambda plan: plan["notes"][0].update(text="nothing to ask"), ["wording notes.[].text"]),
+        (lambda plan: plan["notes"].append({"id": "fit", "text": ""}), ["value notes.[].fit"]),
     ],
 )
 def test_what_a_difference_is_called(script: Any, change: Any, kinds: list[str]) -> None:

@@ -15,6 +15,7 @@ from arriero.engine import find_engine
 from arriero.logs.model import Cpu, Failure
 from arriero.trial import run
 
+pytestmark = pytest.mark.engine
 ENGINE = 10068
 
 
