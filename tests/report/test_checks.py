@@ -36,7 +36,7 @@ def test_a_check_keeps_to_its_width(width: int) -> None:
     for finding in found.findings:
         assert f"{finding.severity.upper()} {finding.id}" in flat
         assert " ".join(finding.because.split()) in flat
-    assert "maybe, as this is not known: the workers' free memory" in flat
+    assert "maybe; unknown: the workers' free memory" in flat
     for one in found.unchecked:
         assert one.id in flat
         assert one.missing in flat

@@ -17,7 +17,7 @@ from arriero.command.flags import normalise
 class Place:
     """Another engine than the known one.
 
-    ``why`` completes "the engine is not the one at hand: …". ``build`` and ``backend`` (the
+    ``why`` completes "another engine runs this command: …". ``build`` and ``backend`` (the
     beginning of its device names) come from an image's tag. ``devices`` is true if the engine is
     assumed to be the known one and only the machine is unknown.
     """

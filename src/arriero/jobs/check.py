@@ -132,7 +132,7 @@ def _behind(words: Sequence[str]) -> _Source | None:
     found = command_behind(words, builtin_flags())
     if found is None:
         return None
-    note = "checked is the llama-server command alone, without what is to start it"
+    note = "only the llama-server command is checked, without what starts it"
     notes = (note, *found.notes)
     return _Source(found.words, found.env, found, notes, may_run=False)
 
@@ -186,7 +186,7 @@ class _Checking:
         if place is None or place.devices:
             engine = self._engine(command, source, notes)
         else:
-            notes.append(f"the engine is not the one at hand: {place.why}")
+            notes.append(f"another engine runs this command: {place.why}")
         if engine is not None:
             command = command.with_flags(engine.flags)
         facts = self._facts(command, engine, source, notes, around, build)
@@ -235,7 +235,7 @@ class _Checking:
             return ()  # it is the very file that is checked
         path = limits.file_at(self.cwd, typed)
         if path is None:
-            notes.append(f"no models preset {typed}: what it holds is not checked")
+            notes.append(f"there is no models preset {typed}: its models are not checked")
             return ()
         from arriero.command.inputs import preset_refusals
 
@@ -245,9 +245,7 @@ class _Checking:
             notes.append(error.message)
             return ()
         if not found:
-            notes.append(
-                f"the models of {typed} are checked by: arriero check {shlex.quote(typed)}"
-            )
+            notes.append(f"to check the models of {typed}, run: arriero check {shlex.quote(typed)}")
         return found
 
     def _place(self, command: Command, source: _Source) -> Place | None:
@@ -303,7 +301,7 @@ class _Checking:
         found = self.engines[program]
         if not isinstance(found, str):
             return found
-        notes.append(f"{found}: flags and rules of the newest build known are taken")
+        notes.append(f"{found}: the flags and rules of the newest known build are used")
         return None
 
     def _facts(
@@ -392,7 +390,7 @@ class _Checking:
         typed = command.model_path()
         if typed is None:
             if source is not ModelSource.ROUTER:
-                notes.append(f"the model {where} is not on this machine: its header is not known")
+                notes.append(f"the model {where} is not on this machine, so its header is unknown")
             return None
         return self._beside(typed, notes)
 
@@ -402,7 +400,7 @@ class _Checking:
             return None
         path = limits.file_at(self.cwd, typed)
         if path is None:
-            notes.append(f"no model file {typed}: its header is not known")
+            notes.append(f"there is no model file {typed}, so its header is unknown")
             return None
         from arriero.gguf import read_header
 
@@ -418,7 +416,7 @@ class _Checking:
         """The devices, with those of workers if they are asked, and the workers it refuses."""
         workers = placement.workers(command) if self.options.probe else ()
         if workers and (engine is None or self.options.budget is not None):
-            notes.append("no worker was contacted: that takes an engine, and no --budget")
+            notes.append("no worker was contacted: --probe needs an engine, and no --budget")
         if engine is None or self.options.budget is not None:
             return None, {}
         from arriero.engine.devices import ask_workers

@@ -66,7 +66,7 @@ def _finding(finding: Finding, width: int) -> Iterator[Line]:
     at = f"  [{finding.where}]" if finding.where else ""
     parts = [finding.title, f"because: {finding.because}{at}"]
     if finding.applies == "maybe":
-        parts.append(f"maybe, as this is not known: {'; '.join(finding.missing)}")
+        parts.append(f"maybe; unknown: {'; '.join(finding.missing)}")
     if finding.edit:
         parts.append(f"change: {', '.join(map(str, finding.edit))}")
     elif finding.workaround:
