@@ -247,7 +247,7 @@ def test_a_command_that_something_else_starts(typed: str, tmp_path: Path) -> Non
             (f.id, f.because) for f in written.findings
         ]
         assert found.notes[1:] == written.notes
-        assert "without what is to start it" in found.notes[0]
+        assert "without what starts it" in found.notes[0]
 
 
 @pytest.mark.parametrize(
