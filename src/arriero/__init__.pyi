@@ -22,6 +22,6 @@ from .record.files import encode as encode
 from .record.plan import Plan as Plan
 from .record.verification import Verification as Verification
 from .store.store import Store as Store
-from .trial.run import Patience as Patience
+from .trial.spec import Patience as Patience
 
 __version__: str

@@ -11,7 +11,7 @@ from arriero.base.sizes import GIB, MIB
 from arriero.base.words import Component, Evidence, Kind, Phase, TrialOutcome
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.shape import Shape
-from arriero.trial import Workload, run
+from arriero.trial import Workload, watch
 from tests.provoked.provoking import Lab, Models, sends
 
 assert sys.platform != "win32", "no such signals there"
@@ -85,7 +85,7 @@ def test_killed_while_serving(lab: Lab, models: Models) -> None:
 
 @pytest.mark.parametrize("phase", [Phase.LOAD, Phase.SERVING])
 def test_stopped(phase: Phase, lab: Lab, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_STOPPED_FOR", 0.5)
+    monkeypatch.setattr(watch, "_STOPPED_FOR", 0.5)
     if phase is Phase.LOAD:
         model = models(slow_to_load(), zeros=True)
         stop = sends(signal.SIGSTOP, model, "load_tensors:")

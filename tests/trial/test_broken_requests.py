@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arriero.base.words import Kind
-from arriero.trial.load import Reply, kind_of
+from arriero.trial.replies import Reply, kind_of
 
 
 @pytest.mark.parametrize(

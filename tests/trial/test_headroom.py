@@ -7,7 +7,7 @@ import pytest
 from arriero.base.words import LimitKind
 from arriero.process import Limit
 from arriero.record import Peak
-from arriero.trial.run import _headroom
+from arriero.trial.conclude import headroom
 
 GIB = 1 << 30
 PEAK = Peak(address_space=9 * GIB, anonymous=3 * GIB, cgroup=4 * GIB, device={})
@@ -30,9 +30,9 @@ def test_headroom_is_never_more_than_the_machine_has(
     limit: Limit | None, free: int | None, left: int | None
 ) -> None:
     host_free = None if free is None else free * GIB
-    assert _headroom(limit, host_free, PEAK) == (None if left is None else left * GIB)
+    assert headroom(limit, host_free, PEAK) == (None if left is None else left * GIB)
 
 
 def test_headroom_of_a_limit_whose_use_is_not_known_is_unknown() -> None:
     peak = Peak(address_space=None, anonymous=GIB, cgroup=None, device={})
-    assert _headroom(Limit(GIB, CGROUP), 20 * GIB, peak) is None
+    assert headroom(Limit(GIB, CGROUP), 20 * GIB, peak) is None

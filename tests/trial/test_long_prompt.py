@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from arriero.launch import Mode, Serving
-from arriero.trial.load import MODEST, LoadResult, Reply, Workload, _Load
+from arriero.trial.load import MODEST, Workload, _Load
+from arriero.trial.replies import LoadResult, Reply
 
 WANT = 131_072 - 10
 

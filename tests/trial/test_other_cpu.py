@@ -13,7 +13,7 @@ from arriero.base.words import Kind
 from arriero.command import builtin_flags, parse_command
 from arriero.engine import find_engine
 from arriero.logs.model import Cpu, Failure
-from arriero.trial import run
+from arriero.trial import failure as failures
 
 pytestmark = pytest.mark.engine
 ENGINE = 10068
@@ -28,7 +28,7 @@ def told(
             there = frozenset(has.split())
             every = frozenset({"AVX2", "AVX512", "AVX512_VNNI", "AVX_VNNI", "AMX_INT8"})
             monkeypatch.setattr(
-                run,
+                failures,
                 "cpu_behind",
                 lambda wrapper, environ: machine.CpuFeatures(there, every - there),
             )
@@ -42,7 +42,7 @@ def told(
             text="Illegal instruction",
             cpu=Cpu(needs=needs),
         )
-        return run.on_this_cpu(failure, engine, command)
+        return failures.on_this_cpu(failure, engine, command)
 
     return tell
 
@@ -73,4 +73,4 @@ def test_any_other_failure_stays_as_it_is(engine_path: Callable[[int], Path]) ->
     engine = find_engine(None, option=str(path), environ=os.environ, cwd=path.parent)
     command = parse_command(["llama-server", "-m", "x"], builtin_flags(), {})
     failure = Failure(kind=Kind.CRASH, fatal=True, line=1, text="x")
-    assert run.on_this_cpu(failure, engine, command) is failure
+    assert failures.on_this_cpu(failure, engine, command) is failure

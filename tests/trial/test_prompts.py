@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from arriero.launch import Mode, Serving
-from arriero.trial.load import LoadResult, Workload, _Load
+from arriero.trial.load import Workload, _Load
+from arriero.trial.replies import LoadResult
 
 
 def prompts(seed: int) -> list[list[int] | str]:

@@ -11,7 +11,7 @@ from arriero.command import builtin_flags, parse_command
 from arriero.launch import Serving, serving_of
 from arriero.process import free_port
 from arriero.trial import run
-from arriero.trial.load import slots_in
+from arriero.trial.client import slots_in
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ from arriero.record import NOT_KEPT, Peak, Requests, Speed, Trial, Verification
 from arriero.report.progress import Progress, Silent
 from arriero.store import Store, new_id
 from arriero.trial import LoadResult, Patience, TrialSpec, Workload, run_load, run_trial
-from arriero.trial.load import Client, Reply, kind_of, slots_in
+from arriero.trial.client import Client, slots_in
+from arriero.trial.replies import Reply, kind_of
 
 _INTERRUPTED: Final = ("the load: it was interrupted",)
 _PROPS_S: Final = 10.0

@@ -17,21 +17,19 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
-import msgspec
 
-from arriero.base import limits
-from arriero.base.words import Kind
 from arriero.launch import Mode, Serving
 from arriero.logs import Sighting
-from arriero.record import Requests, Speed, Step
+from arriero.record import Step
+from arriero.trial.client import Client
 from arriero.trial.image import data_address
+from arriero.trial.replies import LoadResult, Reply, read_reply
 
 PREDICT: Final = 2
 """Tokens generated per request: enough for decode to run, few enough to be quick."""
@@ -67,113 +65,8 @@ class Workload:
     timeout_s: float = 120.0
 
 
-@dataclass(frozen=True)
-class Reply:
-    """One answered, refused or broken request."""
-
-    ok: bool
-    status: int | None
-    seconds: float
-    tokens: int
-    slot: int | None = None
-    prompt_tps: float | None = None
-    predict_tps: float | None = None
-    error: str = ""
-    timed_out: bool = False
-
-
-def kind_of(broken: Reply) -> Kind:
-    """Why a request failed: no answer in time, no memory, a bad request (4xx), or the server."""
-    if broken.timed_out:
-        return Kind.HANG
-    if "alloc" in broken.error or "memory" in broken.error:
-        return Kind.RUNTIME_ALLOCATION
-    refused = broken.status is not None and 400 <= broken.status < 500
-    return Kind.CONFIG if refused else Kind.BACKEND
-
-
-@dataclass
-class LoadResult:
-    """The result of a load. ``broken`` is the first request that failed, if any."""
-
-    steps: list[Step] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-
-    @property
-    def requests(self) -> Requests:
-        ok = sum(reply.ok for reply in self.replies)
-        return Requests(sent=len(self.replies), ok=ok, failed=len(self.replies) - ok)
-
-    @property
-    def broken(self) -> Reply | None:
-        return next((reply for reply in self.replies if not reply.ok), None)
-
-    @property
-    def speed(self) -> Speed:
-        def best(values: list[float]) -> float | None:
-            return round(max(values), 2) if values else None
-
-        return Speed(
-            prompt_tps=best([r.prompt_tps for r in self.replies if r.prompt_tps]),
-            predict_tps=best([r.predict_tps for r in self.replies if r.predict_tps]),
-        )
-
-
 Signs = Callable[[], Mapping[str, Sighting]]
 """What the log has shown so far: the signs of :class:`arriero.logs.LogReader`."""
-
-
-class Client:
-    """Requests to one llama-server, each with a limit on its time and on what is read."""
-
-    def __init__(self, serving: Serving, timeout_s: float) -> None:
-        self._serving = serving
-        context: ssl.SSLContext | bool = True
-        if serving.tls:
-            # The certificate is the user's own; it cannot match the loopback address.
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=context, force_close=True),
-            headers=serving.headers(),
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-        )
-
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
-
-    async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Status and decoded JSON (or text) of one call; raises what aiohttp raises."""
-        # a redirect would be measured and reported as this server
-        async with self._session.request(
-            method, self._serving.url(path), json=body, allow_redirects=False
-        ) as response:
-            raw = bytearray()
-            async for piece in response.content.iter_chunked(1 << 16):
-                raw += piece
-                if len(raw) > limits.REPLY:
-                    break
-        try:
-            return response.status, msgspec.json.decode(bytes(raw))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return response.status, raw.decode("utf-8", "replace")
-
-
-def slots_in(props: Any) -> tuple[int, int]:
-    """Slots, and context of each in tokens, as ``/props`` says them.
-
-    Raises:
-        ValueError: This is not what a llama-server answers there.
-    """
-    try:
-        return int(props["total_slots"]), int(props["default_generation_settings"]["n_ctx"])
-    except (KeyError, TypeError, OverflowError) as error:
-        raise ValueError("not the /props of a llama-server") from error
 
 
 async def run_load(
@@ -445,7 +338,7 @@ class _Load:
                 tokens=0,
                 error=f"the connection broke: {type(error).__name__}",
             )
-        return _read_reply(status, answer, time.monotonic() - started, sent)
+        return read_reply(status, answer, time.monotonic() - started, sent)
 
 
 def _joined(first: Step, again: Step) -> Step:
@@ -458,37 +351,3 @@ def _joined(first: Step, again: Step) -> Step:
         shown_by=again.shown_by and first.shown_by,
         detail=first.detail or again.detail,
     )
-
-
-def _read_reply(status: int, answer: Any, seconds: float, sent: int) -> Reply:
-    if status != 200 or not isinstance(answer, dict | list):
-        return Reply(
-            ok=False, status=status, seconds=seconds, tokens=0, error=_error_text(status, answer)
-        )
-    answer = answer if isinstance(answer, dict) else {}
-    timings = answer.get("timings")
-    timings = timings if isinstance(timings, dict) else {}
-
-    def rate(key: str) -> float | None:
-        value = timings.get(key)
-        return float(value) if isinstance(value, int | float) and 0 < value < 1e9 else None
-
-    tokens = timings.get("prompt_n")
-    slot = answer.get("id_slot")
-    return Reply(
-        ok=True,
-        status=status,
-        seconds=seconds,
-        tokens=tokens if isinstance(tokens, int) else sent,
-        slot=slot if isinstance(slot, int) else None,
-        prompt_tps=rate("prompt_per_second"),
-        predict_tps=rate("predicted_per_second"),
-    )
-
-
-def _error_text(status: int, answer: Any) -> str:
-    message = answer
-    if isinstance(answer, dict):
-        error = answer.get("error", answer)
-        message = error.get("message", error) if isinstance(error, dict) else error
-    return f"HTTP {status}: {' '.join(str(message).split())[:200]}"
