@@ -58,20 +58,20 @@ class Effective:
     """As it counts for the layout of V: ``auto`` is on."""
 
 
-def effective(hparams: Hparams, request: EngineParams, build: int | None = None) -> Effective:
-    """The effective values of a request."""
-    tokens = request.n_ctx or hparams.n_ctx_train
-    n_batch = min(tokens, request.n_batch) if hparams.causal else request.n_batch
-    n_rs_seq = request.n_rs_seq if rolls_back(hparams, build) else 0
-    outputs = request.n_outputs_max
+def effective(hparams: Hparams, params: EngineParams, build: int | None = None) -> Effective:
+    """The effective values of what was asked for."""
+    tokens = params.n_ctx or hparams.n_ctx_train
+    n_batch = min(tokens, params.n_batch) if hparams.causal else params.n_batch
+    n_rs_seq = params.n_rs_seq if rolls_back(hparams, build) else 0
+    outputs = params.n_outputs_max
     if outputs is None:
-        outputs = min(request.n_batch, request.n_seq_max * (1 + request.n_rs_seq))
-        outputs = request.n_batch if request.embeddings else outputs
-    flash = request.flash_attn != "off" and not hparams.rules.no_flash_attention
+        outputs = min(params.n_batch, params.n_seq_max * (1 + params.n_rs_seq))
+        outputs = params.n_batch if params.embeddings else outputs
+    flash = params.flash_attn != "off" and not hparams.rules.no_flash_attention
     return Effective(
-        context=context(tokens, request.n_seq_max, unified=request.kv_unified),
+        context=context(tokens, params.n_seq_max, unified=params.kv_unified),
         n_batch=n_batch,
-        n_ubatch=min(n_batch, request.n_ubatch or request.n_batch),
+        n_ubatch=min(n_batch, params.n_ubatch or params.n_batch),
         n_rs_seq=n_rs_seq,
         n_outputs_max=n_batch if hparams.rules.encoder else outputs,
         flash_attn=flash,
@@ -92,11 +92,11 @@ def builds_around(build: int | None) -> tuple[int, ...]:
     return older, min(seen for seen in SEEN if seen > build)
 
 
-def is_doubtful(header: Header, request: EngineParams, build: int | None) -> bool:
+def is_doubtful(header: Header, params: EngineParams, build: int | None) -> bool:
     """Whether a rule that matters here changed between two builds seen, this one in between."""
     try:
         sizes = {
-            total(cache_tensors(read_hparams(header, seen), request, seen))
+            total(cache_tensors(read_hparams(header, seen), params, seen))
             for seen in builds_around(build)
         }
     except UnknownArchitectureError:
@@ -104,21 +104,21 @@ def is_doubtful(header: Header, request: EngineParams, build: int | None) -> boo
     return len(sizes) > 1
 
 
-def refusal(hparams: Hparams, request: EngineParams, build: int | None = None) -> str | None:
+def refusal(hparams: Hparams, params: EngineParams, build: int | None = None) -> str | None:
     """Why ``llama_init_from_model`` would refuse these settings; null if it would not.
 
     Args:
         build: Until 10092 two types were let pass where K and V are one.
     """
-    for name in (request.type_k, request.type_v):
+    for name in (params.type_k, params.type_v):
         if name not in CACHE_TYPES:
             return f"no such cache type: {name}"
-    if effective(hparams, request, build).n_outputs_max < request.n_seq_max:
-        return f"{request.n_seq_max} slots need a batch (-b) of at least as many tokens"
-    type_k, type_v = TYPES_BY_NAME[request.type_k], TYPES_BY_NAME[request.type_v]
+    if effective(hparams, params, build).n_outputs_max < params.n_seq_max:
+        return f"{params.n_seq_max} slots need a batch (-b) of at least as many tokens"
+    type_k, type_v = TYPES_BY_NAME[params.type_k], TYPES_BY_NAME[params.type_v]
     k_only = hparams.is_mla or hparams.memory is Memory.DSV4
     one_type = k_only and (build is None or build >= AFTER_10092)
-    off = request.flash_attn == "off" or hparams.rules.no_flash_attention
+    off = params.flash_attn == "off" or hparams.rules.no_flash_attention
     if one_type and type_k != type_v:
         return (
             f"this model needs one cache type for both K and V, not {type_k.name} and {type_v.name}"
@@ -140,15 +140,15 @@ def refusal(hparams: Hparams, request: EngineParams, build: int | None = None) -
 
 
 def cache_tensors(
-    hparams: Hparams, request: EngineParams, build: int | None = None
+    hparams: Hparams, params: EngineParams, build: int | None = None
 ) -> tuple[CacheTensor, ...]:
     """Every tensor of the context's memory; empty for a model that keeps nothing.
 
     Args:
-        request: With ``ctx_type`` ``mtp``, the draft context of the model's own NextN layers.
+        params: With ``ctx_type`` ``mtp``, the draft context of the model's own NextN layers.
         build: For rules that changed between builds.
     """
-    return tuple(_Caches(hparams, request, effective(hparams, request, build)).tensors())
+    return tuple(_Caches(hparams, params, effective(hparams, params, build)).tensors())
 
 
 def total(
@@ -164,13 +164,13 @@ Keep = Callable[[int], bool]
 
 
 class _Caches:
-    def __init__(self, hparams: Hparams, request: EngineParams, eff: Effective) -> None:
-        self._h, self._request, self._eff = hparams, request, eff
+    def __init__(self, hparams: Hparams, params: EngineParams, eff: Effective) -> None:
+        self._h, self._params, self._eff = hparams, params, eff
         self._cells = eff.context.n_ctx_seq
-        self._streams = 1 if request.kv_unified else eff.context.n_seq_max
-        self._type_k = TYPES_BY_NAME[request.type_k]
-        self._type_v = TYPES_BY_NAME[request.type_v]
-        self._mtp = request.ctx_type == "mtp"
+        self._streams = 1 if params.kv_unified else eff.context.n_seq_max
+        self._type_k = TYPES_BY_NAME[params.type_k]
+        self._type_v = TYPES_BY_NAME[params.type_v]
+        self._mtp = params.ctx_type == "mtp"
 
     def tensors(self) -> Iterator[CacheTensor]:
         match self._h.memory:
@@ -241,9 +241,9 @@ class _Caches:
         return lambda il: keep(il) and not is_swa[il], lambda il: keep(il) and is_swa[il]
 
     def _swa_cells(self, streams: int | None = None) -> int:
-        if self._request.swa_full:
+        if self._params.swa_full:
             return self._cells
-        shared = self._request.kv_unified and streams is None
+        shared = self._params.kv_unified and streams is None
         sequences = self._eff.context.n_seq_max if shared else 1
         return pad(min(self._cells, self._h.n_swa * sequences + self._eff.n_ubatch))
 
@@ -353,8 +353,8 @@ def _tensor(name: str, il: int, kind: TensorType, elements: int, cells: int) -> 
     return CacheTensor(Component.KV, name, il, kind.row(elements) * cells, cells)
 
 
-def output_bytes(hparams: Hparams, request: EngineParams) -> int:
+def output_bytes(hparams: Hparams, params: EngineParams) -> int:
     """The output buffer as it is first reserved: one row of logits per slot."""
-    rows = max(1, request.n_seq_max)
-    embeddings = request.embeddings or hparams.arch == "t5"
+    rows = max(1, params.n_seq_max)
+    embeddings = params.embeddings or hparams.arch == "t5"
     return _F32 * rows * (hparams.n_vocab + (hparams.n_embd_out if embeddings else 0))

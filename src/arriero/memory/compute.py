@@ -100,19 +100,19 @@ class ComputeBound:
         self,
         header: Header,
         hparams: Hparams,
-        request: EngineParams,
+        params: EngineParams,
         eff: Effective,
         tensors: Sequence[CacheTensor],
         *,
         pipeline: bool = False,
         build: int | None = None,
     ) -> None:
-        self._h, self._request, self._sizes = hparams, request, _Sizes(header, tensors)
+        self._h, self._params, self._sizes = hparams, params, _Sizes(header, tensors)
         self._has_context = not hparams.rules.encoder and hparams.arch not in _WITHOUT_CONTEXT
         self._flash = eff.flash_attn
         slots = max(1, eff.context.n_seq_max)
         self._tokens = pad(min(eff.context.n_ctx, eff.n_ubatch), slots)
-        streams = 1 if request.kv_unified else slots
+        streams = 1 if params.kv_unified else slots
         self._cells = {t.cache: t.cells // streams for t in tensors if t.cells}
         """Cells that one token looks at, by cache: each has a mask of its own."""
         if not hparams.causal or hparams.rules.encoder:
@@ -211,7 +211,7 @@ class ComputeBound:
         attention = heads + chosen + self._scores(flash) * (2 if shared else 1)
         phases = [inner, attention + self._unpacked(flash)]
         if state := self._h.n_embd_r + self._h.n_embd_s:
-            times = _STATES_ON_DEVICE if self._request.devices else _STATES
+            times = _STATES_ON_DEVICE if self._params.devices else _STATES
             rows = times * _F32 * self._rows * state
             phases.append(_F32 * self._tokens * wide.recurrent + rows)
         if outputs:
@@ -230,7 +230,7 @@ class ComputeBound:
 
     def _unpacked(self, flash: bool) -> int:
         """Without flash attention, keys that matrix products do not take as they lie."""
-        quantised = _QUANTISED.match(self._request.type_k) is not None
+        quantised = _QUANTISED.match(self._params.type_k) is not None
         if flash or not (self._h.is_mla or quantised):
             return 0
         widest = max(map(self._h.k_gqa, range(self._h.n_layer_all)), default=0)
@@ -245,7 +245,7 @@ class ComputeBound:
         """
         if not self._has_context:
             return 0
-        wanted = outputs and not self._request.embeddings
+        wanted = outputs and not self._params.embeddings
         logits = _F32 * self._asked * self._h.n_vocab if wanted else 0
         heads = min(filter(None, self._h.n_head), default=0)
         off = alone and not self._flash and self._h.causal
@@ -270,7 +270,7 @@ class ComputeBound:
         if all(map(_COMPLETE.match, site.devices)):
             return False
         recurrent = self._h.n_embd_r + self._h.n_embd_s > 0
-        quantised = not self._flash and _QUANTISED.match(self._request.type_k) is not None
+        quantised = not self._flash and _QUANTISED.match(self._params.type_k) is not None
         return (
             recurrent
             or quantised
@@ -279,9 +279,9 @@ class ComputeBound:
 
     def _may_lose_flash(self, site: Site) -> bool:
         """Whether ``auto`` may turn flash attention off, as it does where some device has none."""
-        if self._request.flash_attn != "auto" or all(map(_COMPLETE.match, site.devices)):
+        if self._params.flash_attn != "auto" or all(map(_COMPLETE.match, site.devices)):
             return False
-        if not self._request.offload_kqv and self._h.n_embd_r + self._h.n_embd_s:
+        if not self._params.offload_kqv and self._h.n_embd_r + self._h.n_embd_s:
             return True
         reach = _LEAST_RANGE if site.software else _USUAL_RANGE
         return self._loses_sinks or self._largest(flash=True) >= reach

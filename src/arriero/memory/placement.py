@@ -70,7 +70,7 @@ class Quirks:
 
 
 def chosen_devices(
-    request: EngineParams, listed: Sequence[str], integrated: Collection[str] = ()
+    params: EngineParams, listed: Sequence[str], integrated: Collection[str] = ()
 ) -> tuple[str, ...]:
     """The devices that a model is spread over, in llama.cpp's order: workers first.
 
@@ -83,23 +83,23 @@ def chosen_devices(
     Raises:
         UsageError: The command names a device that is not there.
     """
-    if request.devices is not None:
-        missing = [name for name in request.devices if name not in listed]
+    if params.devices is not None:
+        missing = [name for name in params.devices if name not in listed]
         if missing:
             raise UsageError(
                 f"no device {missing[0]}", hint="known: " + (", ".join(listed) or "none")
             )
-        devices = request.devices
+        devices = params.devices
     else:
         workers = [name for name in listed if name.startswith("RPC")]
         cards = [name for name in listed if name not in workers and name not in integrated]
         devices = (*workers, *(cards or [name for name in listed if name in integrated]))
-    if request.split_mode == "none" and devices:
-        if request.main_gpu < 0:
+    if params.split_mode == "none" and devices:
+        if params.main_gpu < 0:
             return ()
-        if request.main_gpu >= len(devices):
-            raise UsageError(f"-mg {request.main_gpu}: there are {len(devices)} devices")
-        return (devices[request.main_gpu],)
+        if params.main_gpu >= len(devices):
+            raise UsageError(f"-mg {params.main_gpu}: there are {len(devices)} devices")
+        return (devices[params.main_gpu],)
     return devices
 
 
@@ -167,7 +167,7 @@ def host_buffer(devices: Sequence[str]) -> str | None:
 def weights(
     header: Header,
     hparams: Hparams,
-    settings: Launch,
+    launch: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     quirks: Quirks | None = None,
@@ -183,7 +183,7 @@ def weights(
     """
     if not header.tensors:
         return ()
-    request = settings.params
+    params = launch.params
     return _placed(
         _Asked(
             tensors=_Tensors(header.tensors),
@@ -193,11 +193,11 @@ def weights(
             layers=tuple(layers),
             devices=tuple(devices),
             quirks=quirks or Quirks(),
-            overrides=request.overrides,
-            load_mtp=request.load_mtp,
-            no_host=request.no_host,
-            use_extra_bufts=request.use_extra_bufts,
-            mmap=settings.mmap,
+            overrides=params.overrides,
+            load_mtp=params.load_mtp,
+            no_host=params.no_host,
+            use_extra_bufts=params.use_extra_bufts,
+            mmap=launch.mmap,
         )
     )
 
@@ -205,7 +205,7 @@ def weights(
 def quirks_of(
     header: Header,
     hparams: Hparams,
-    settings: Launch,
+    launch: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     told: Mapping[str, int],
@@ -217,7 +217,7 @@ def quirks_of(
     """
     for quirks in starmap(Quirks, product((CPU_ALIGNMENT, 16, 64, 128, 256), _MOVED)):
         planned = {
-            b.device: b.bytes for b in weights(header, hparams, settings, layers, devices, quirks)
+            b.device: b.bytes for b in weights(header, hparams, launch, layers, devices, quirks)
         }
         if all(planned.get(device, 0) == told.get(device, 0) for device in devices):
             return quirks
@@ -227,18 +227,18 @@ def quirks_of(
 def repacked_types(
     header: Header,
     hparams: Hparams,
-    settings: Launch,
+    launch: Launch,
     layers: Sequence[str],
     devices: Sequence[str],
     copied: int,
 ) -> frozenset[str] | None:
     """The types whose tensors make up what an engine says it keeps in a layout of its own."""
-    most = {b.device: b for b in weights(header, hparams, settings, layers, devices)}
+    most = {b.device: b for b in weights(header, hparams, launch, layers, devices)}
     types = {t.type for t in header.tensors} & REPACKABLE if REPACKED in most else set()
     for some in product((True, False), repeat=len(types)):
         chosen = frozenset(t for t, taken in zip(sorted(types), some, strict=True) if taken)
         quirks = Quirks(repacked=chosen)
-        planned = weights(header, hparams, settings, layers, devices, quirks)
+        planned = weights(header, hparams, launch, layers, devices, quirks)
         if sum(b.bytes for b in planned if b.device == REPACKED) == copied:
             return chosen
     return None
