@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arriero.engine._oracle_child import (
+from arriero.engine.oracle_child.layouts import (
     CONTEXT_LAYOUTS,
     MODEL_LAYOUTS,
     Field,
     Layout,
-    NoAnswer,
     fit_layout,
 )
+from arriero.engine.oracle_child.refusal import NoAnswer
 
 LAYOUTS = {"model": MODEL_LAYOUTS, "context": CONTEXT_LAYOUTS}
 RETURNED = json.loads((Path(__file__).parent / "data" / "defaults.json").read_text("utf-8"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -14,8 +13,15 @@ from typing import Any
 import pytest
 
 from arriero.base.sizes import GIB, MIB
-from arriero.engine import _oracle_child, oracle
-from arriero.engine.oracle import DryRun, EngineParams, Unanswered, _plain, dry_run
+from arriero.engine import oracle
+from arriero.engine.oracle import (
+    DryRun,
+    EngineParams,
+    Unanswered,
+    _plain,
+    child_command,
+    dry_run,
+)
 from arriero.gguf.presets import LADDER_HYBRID, tiny
 from arriero.gguf.writer import write_model
 from arriero.process import Exit, start
@@ -58,8 +64,7 @@ def reason(result: DryRun | Unanswered) -> str:
 def peak_of_child(server: Path, *requests: EngineParams) -> int:
     """Peak RSS in bytes of the child for these requests."""
     library = str(server.parent / "libllama.so")
-    spec = json.dumps({"library": library, "requests": [_plain(r) for r in requests]})
-    argv = [sys.executable, "-I", "-S", _oracle_child.__file__, spec]
+    argv = child_command({"library": library, "requests": [_plain(r) for r in requests]})
     with start(argv, env=environment(server), on_line=lambda _: None) as child:
         assert child.wait(60) == Exit(0)
         peak = child.memory().rss_peak

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from arriero.engine._oracle_child import PROJECTOR_LAYOUTS, Layout, NoAnswer, fit_layout
+from arriero.engine.oracle_child.layouts import PROJECTOR_LAYOUTS, Layout, fit_layout
+from arriero.engine.oracle_child.refusal import NoAnswer
 
 ROOM = 512
 _OLD = (

@@ -12,7 +12,10 @@ import json
 import os
 import sys
 
-from arriero.engine import _oracle_child as oracle
+from arriero.engine.oracle_child.context import run_context
+from arriero.engine.oracle_child.dry_engine import DryEngine
+from arriero.engine.oracle_child.raw import by_value
+from arriero.engine.oracle_child.refusal import NoAnswer
 
 
 class _Reading(ctypes.Structure):
@@ -22,9 +25,9 @@ class _Reading(ctypes.Structure):
 _SET_TENSOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def load(library: oracle.Library, header: str) -> int:
+def load(engine: DryEngine, header: str) -> int:
     """A model without weights, every tensor as the engine itself would have it."""
-    metadata = library.call(
+    metadata = engine.library.call(
         "gguf_init_from_file",
         ctypes.c_void_p,
         os.fsencode(header),
@@ -32,10 +35,10 @@ def load(library: oracle.Library, header: str) -> int:
         types=(ctypes.c_char_p, _Reading),
     )
     values = {"no_alloc": True, "use_extra_bufts": False}
-    mapping = "load_mode" if "load_mode" in library.model_params.members else "use_mmap"
-    params = oracle._by_value(library.model_params.filled({**values, mapping: 0}))
+    mapping = "load_mode" if "load_mode" in engine.model_params.members else "use_mmap"
+    params = by_value(engine.model_params.filled({**values, mapping: 0}))
     nothing = _SET_TENSOR(lambda _tensor, _data: None)
-    model = library.call(
+    model = engine.library.call(
         "llama_model_init_from_user",
         ctypes.c_void_p,
         metadata,
@@ -45,24 +48,24 @@ def load(library: oracle.Library, header: str) -> int:
         types=(ctypes.c_void_p, _SET_TENSOR, ctypes.c_void_p, type(params)),
     )
     if not model:
-        raise oracle.NoAnswer(library.complaint("no model"))
+        raise NoAnswer(engine.account.complaint("no model"))
     return int(model)
 
 
 def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)  # what the engine prints must not mix with the answers
-    library = oracle.Library(sys.argv[1])
+    engine = DryEngine(sys.argv[1])
     answers: list[list[int] | str] = []
     try:
-        model = load(library, sys.argv[2])
+        model = load(engine, sys.argv[2])
         for request in json.loads(sys.argv[3]):
             try:
-                buffers = library.context(model, request)["buffers"]
+                buffers = run_context(engine, model, request)["buffers"]
                 answers.append([sum(b[k] for b in buffers) for k in ("context", "rs")])
-            except oracle.NoAnswer as refusal:
+            except NoAnswer as refusal:
                 answers.append(str(refusal))
-    except oracle.NoAnswer as refusal:
+    except NoAnswer as refusal:
         answers.append(str(refusal))
     os.write(out, json.dumps(answers).encode())
 

@@ -23,7 +23,6 @@ from typing import Final, cast
 import msgspec
 
 from arriero.base.errors import ArrieroError
-from arriero.engine import _oracle_child
 from arriero.gguf import Header, read_header, skeleton
 from arriero.launch.params import EngineParams as EngineParams
 from arriero.launch.params import ProjectorParams as ProjectorParams
@@ -33,6 +32,8 @@ _BATCH: Final = 24
 """Requests for one child; they must fit in one argument of at most 128 KiB."""
 _BATCH_BYTES: Final = 100_000
 _LAST_WORDS: Final = 3
+_CHILD: Final = str(Path(__file__).with_name("oracle_child"))
+"""A package that Python runs by its folder: without arriero, and without writing ``.pyc`` files."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +302,7 @@ def _hear(
     spec: Mapping[str, object], library: Path, environ: Mapping[str, str], seconds: float
 ) -> tuple[_Ear, str]:
     """The output of one child, and why it ended if a reply is missing."""
-    argv = [sys.executable, "-I", "-S", _oracle_child.__file__, json.dumps(spec)]
+    argv = child_command(spec)
     env = {
         **environ,
         "LD_LIBRARY_PATH": f"{library.parent}:{environ.get('LD_LIBRARY_PATH', '')}".rstrip(":"),
@@ -321,6 +322,11 @@ def _hear(
     except (ArrieroError, OSError) as error:
         reason = f"the dry run did not start: {error}"
     return ear, reason
+
+
+def child_command(spec: Mapping[str, object]) -> list[str]:
+    """What starts the child with a request."""
+    return [sys.executable, "-I", "-S", "-B", _CHILD, json.dumps(spec)]
 
 
 def _plain(request: EngineParams) -> dict[str, object]:
