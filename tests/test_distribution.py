@@ -122,3 +122,14 @@ def test_the_installed_command_works(installed: Path, tmp_path: Path) -> None:
         env=_environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert json.loads(done.stdout)["failure"]["kind"] == "environment"
+
+
+def test_the_dry_run_starts_from_the_installed_package(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "import subprocess\n"
+        "from arriero.engine.oracle import child_command\n"
+        "request = {'library': 'no-such.so', 'requests': [{}]}\n"
+        "subprocess.run(child_command(request), check=True)\n"
+    )
+    told = json.loads(_run(installed.with_name("python"), "-c", code, cwd=tmp_path))
+    assert told["reason"].startswith("the engine's library cannot be loaded")
