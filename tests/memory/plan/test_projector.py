@@ -341,7 +341,9 @@ def test_on_a_device_and_fit_on_it(
     plan = planned(home, given, engines[build], pools)
     with serve(engines[build].path, home / "m.gguf", *given.format(home=home).split()) as server:
         log = server.log
-    sizes = {b.device: b.bytes or 0 for b in lines(plan) if b.reason.endswith("warm-up")}
+    sizes = {
+        b.device: b.bytes or 0 for b in lines(plan) if b.reason == "compute for the warm-up image"
+    }
     told = {name: float(mib) for name, mib in _COMPUTE.findall(log)}
     assert told == {name: pytest.approx(size / MIB, abs=LINE) for name, size in sizes.items()}
     assert sizes.keys() == {"Vulkan0", "CPU"}
