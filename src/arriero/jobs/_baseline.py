@@ -78,18 +78,43 @@ def survey(
     command = command.with_flags(found.flags)
     refuse_other_uses(command)
     model_path, model = _model(command, cwd)
+    devices = _devices(found, command)
+    held = pools(devices)
+    return Ground(
+        command=command,
+        engine=found,
+        baseline=_baseline(command, found, model, devices, held, limit),
+        model_path=model_path,
+        pools=held,
+        redactor=Redactor.for_this_machine(
+            secrets={*command.secrets(), *serving_of(command, cwd).api_keys}
+        ),
+    )
+
+
+def _devices(engine: Engine, command: Command) -> tuple[ListedDevice, ...]:
+    """The engine's devices, with those of the command's workers."""
     rpc = ",".join(workers(command)) or None
     try:
-        devices = list_devices(found, command.environ, rpc=rpc) or ()
+        return list_devices(engine, command.environ, rpc=rpc) or ()
     except ArrieroError:
         # What ends --list-devices ends the server too; the trial will say how.
-        devices = ()
-    listed_pools = pools(devices)
-    baseline = Baseline(
-        engine=engine_record(found),
+        return ()
+
+
+def _baseline(
+    command: Command,
+    engine: Engine,
+    model: ModelRecord | None,
+    devices: Sequence[ListedDevice],
+    held: Sequence[Pool],
+    limit: Limit | None,
+) -> Baseline:
+    return Baseline(
+        engine=engine_record(engine),
         model=model,
         devices=tuple(map(_device, devices)),
-        pools=tuple(map(_pool, listed_pools)),
+        pools=tuple(map(_pool, held)),
         holders=tuple(map(_holder, holders())),
         visibility=visibility(command.environ),
         argv=command.safe_argv(),
@@ -98,16 +123,6 @@ def survey(
         limit=LimitRecord(bytes=limit.bytes, kind=limit.kind) if limit else None,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         taken_at=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    )
-    return Ground(
-        command=command,
-        engine=found,
-        baseline=baseline,
-        model_path=model_path,
-        pools=listed_pools,
-        redactor=Redactor.for_this_machine(
-            secrets={*command.secrets(), *serving_of(command, cwd).api_keys}
-        ),
     )
 
 

@@ -18,7 +18,7 @@ from arriero.experiment.diagnosis import (
     Reporter,
     run_diagnosis,
 )
-from arriero.jobs._baseline import survey
+from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._bench import bench_of
 from arriero.jobs._runs import Recorder
 from arriero.jobs.explain import explain
@@ -69,18 +69,29 @@ def diagnose(
     watch = progress or Silent()
     sweep(temporary_directory())
     ground = survey(texts(words), engine=options.engine, limit=options.limit, environ=environ)
-    problem = Problem(
-        id=new_id("diag"),
-        command=ground.command,
-        baseline=ground.baseline,
-        as_given=options.as_given,
-        from_log=_failure_in(Path(options.from_log)) if options.from_log else None,
-        max_time=options.max_time,
-        max_launches=options.max_launches,
-        verify_requests=options.requests,
-    )
+    problem = _problem(ground, options)
     recorder = Recorder(store, ground)
+    reporter = _Keeping(watch, recorder, store, ground.redactor)
+    watch.begin(TYPICAL_LAUNCHES)
+    try:
+        found = _search(problem, ground, options, recorder, reporter)
+    finally:
+        watch.end()
+    if not found.interrupted:
+        recorder.close()
+    return found
+
+
+def _search(
+    problem: Problem,
+    ground: Ground,
+    options: DiagnoseOptions,
+    recorder: Recorder,
+    reporter: Reporter,
+) -> Diagnosis:
+    """The trials themselves, in a directory of their own."""
     planner = recorder.planner
+    forecast = PlannedForecast(planner, ground.command) if planner else None
     with scratch_directory(temporary_directory()) as scratch:
         bench = bench_of(
             ground,
@@ -91,19 +102,20 @@ def diagnose(
         )
         # a header that can be planned with is one that can be written again
         runner = EngineRunner(bench, model=ground.model_path if planner else None)
-        watch.begin(TYPICAL_LAUNCHES)
-        try:
-            found = run_diagnosis(
-                problem,
-                runner,
-                PlannedForecast(planner, ground.command) if planner else None,
-                _Keeping(watch, recorder, store, ground.redactor),
-            )
-        finally:
-            watch.end()
-        if not found.interrupted:
-            recorder.close()
-        return found
+        return run_diagnosis(problem, runner, forecast, reporter)
+
+
+def _problem(ground: Ground, options: DiagnoseOptions) -> Problem:
+    return Problem(
+        id=new_id("diag"),
+        command=ground.command,
+        baseline=ground.baseline,
+        as_given=options.as_given,
+        from_log=_failure_in(Path(options.from_log)) if options.from_log else None,
+        max_time=options.max_time,
+        max_launches=options.max_launches,
+        verify_requests=options.requests,
+    )
 
 
 class _Keeping(Reporter):

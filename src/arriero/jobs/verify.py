@@ -93,19 +93,24 @@ def verify(
         return kept(skipped=_INTERRUPTED, complete=False)
     recorder.ran(ground.command, trial)
     recorder.close()
-    return kept(
-        verified=trial.outcome is TrialOutcome.SERVED and all(s.shown_by for s in trial.steps),
-        steps=trial.steps,
-        skipped=trial.skipped,
-        requests=trial.requests,
-        failure=trial.failure,
-        peak=trial.peak,
-        headroom=trial.headroom,
-        growth_per_request=trial.growth_per_request,
-        speed=trial.speed,
-        trial=trial,
-        notes=(f"the engine was compiled for {unfit.told}",) if unfit else (),
-    )
+    notes = (f"the engine was compiled for {unfit.told}",) if unfit else ()
+    return kept(notes=notes, **_shown_by(trial))
+
+
+def _shown_by(trial: Trial) -> dict[str, Any]:
+    """The fields of a verification that its trial fills."""
+    return {
+        "verified": trial.outcome is TrialOutcome.SERVED and all(s.shown_by for s in trial.steps),
+        "steps": trial.steps,
+        "skipped": trial.skipped,
+        "requests": trial.requests,
+        "failure": trial.failure,
+        "peak": trial.peak,
+        "headroom": trial.headroom,
+        "growth_per_request": trial.growth_per_request,
+        "speed": trial.speed,
+        "trial": trial,
+    }
 
 
 def _run(ground: Ground, options: VerifyOptions, recorder: Recorder, watch: Progress) -> Trial:
