@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from arriero.base.words import TrialOutcome
-from arriero.record import Diagnosis, Trial
+from arriero.record import Boundary, Diagnosis, Trial
 from arriero.report.html.markup import Markup, el
 from arriero.report.html.pictures import drawing as draw
 from arriero.report.view import words as say
@@ -15,6 +15,7 @@ from arriero.report.view.diagnosis import DiagnosisView
 from arriero.report.view.trials import along, started
 
 LANES: Final = 4
+_Lanes = dict[str, list[tuple[int, Trial]]]
 
 
 def boundaries(facts: DiagnosisView) -> list[Markup]:
@@ -28,13 +29,7 @@ def boundaries(facts: DiagnosisView) -> list[Markup]:
 
 def _edge(doc: Diagnosis, edge: EdgeView, flag: str) -> Markup | None:
     boundary = edge.boundary
-    lanes: dict[str, list[tuple[int, Trial]]] = {}
-    for value, trial in along(flag, boundary, doc):
-        if value > 0:
-            others = [say.flag_value(f, new) for f, (_, new) in trial.change.items() if f != flag]
-            lanes.setdefault(" ".join(others) or "otherwise as given", []).append((value, trial))
-    kept = sorted(lanes, key=lambda text: -len(lanes[text]))[:LANES]
-    lanes = {text: lane for text, lane in lanes.items() if text in kept}
+    lanes = _lanes(doc, boundary, flag)
     values = [value for lane in lanes.values() for value, _ in lane]
     values += [v for v in (boundary.served, boundary.ready, boundary.fails) if v and v > 0]
     if len(set(values)) < 2:
@@ -45,41 +40,53 @@ def _edge(doc: Diagnosis, edge: EdgeView, flag: str) -> Markup | None:
         high *= 1.1
     doubling = high / low >= 4
     scale = draw.log2(low, high) if doubling else draw.linear(low, high)
+    ticks = draw.doublings(low, high) if doubling else [low, float(max(values))]
     strips = [
         el("li", el("p", text, class_="label"), _lane(flag, lane, scale))
         for text, lane in lanes.items()
     ]
-    outcomes = {_outcome(trial) for lane in lanes.values() for _, trial in lane}
-    key = [
-        *([draw.swatch("served-zone", "served")] if boundary.served else []),
-        *(
-            [draw.swatch("ready-zone", "ready, not shown to serve", "maybe")]
-            if (boundary.ready or 0) > (boundary.served or 0)
-            else []
-        ),
-        *([draw.swatch("plain", "fails", "refused")] if boundary.fails else []),
-        *(
-            draw.key_mark(outcome, text)
-            for outcome, text in (
-                ("served", "trial that served"),
-                ("ready", "trial that got ready"),
-                ("failed", "trial that failed"),
-            )
-            if outcome in outcomes
-        ),
-    ]
-    ticks = draw.doublings(low, high) if doubling else [low, float(max(values))]
     return el(
         "figure",
         el(
             "figcaption",
             f"Boundary of {edge.flag}" + (" (doubling scale)" if doubling else ""),
         ),
-        el("ul", *key, class_="key"),
+        el("ul", *_key(boundary, lanes), class_="key"),
         _zones(edge, low, high, scale),
         el("ol", *strips, class_="bars"),
         draw.axis(scale, ticks, lambda tick: f"{round(tick)}"),
     )
+
+
+def _lanes(doc: Diagnosis, boundary: Boundary, flag: str) -> _Lanes:
+    """The trials along a flag with their values, by what else they changed: the fullest lanes."""
+    lanes: _Lanes = {}
+    for value, trial in along(flag, boundary, doc):
+        if value > 0:
+            others = [say.flag_value(f, new) for f, (_, new) in trial.change.items() if f != flag]
+            lanes.setdefault(" ".join(others) or "otherwise as given", []).append((value, trial))
+    kept = sorted(lanes, key=lambda text: -len(lanes[text]))[:LANES]
+    return {text: lane for text, lane in lanes.items() if text in kept}
+
+
+def _key(boundary: Boundary, lanes: _Lanes) -> list[Markup]:
+    """What the colours and marks that are drawn mean."""
+    key = []
+    if boundary.served:
+        key.append(draw.swatch("served-zone", "served"))
+    if (boundary.ready or 0) > (boundary.served or 0):
+        key.append(draw.swatch("ready-zone", "ready, not shown to serve", "maybe"))
+    if boundary.fails:
+        key.append(draw.swatch("plain", "fails", "refused"))
+    outcomes = {_outcome(trial) for lane in lanes.values() for _, trial in lane}
+    for outcome, text in (
+        ("served", "trial that served"),
+        ("ready", "trial that got ready"),
+        ("failed", "trial that failed"),
+    ):
+        if outcome in outcomes:
+            key.append(draw.key_mark(outcome, text))
+    return key
 
 
 def _outcome(trial: Trial) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from arriero.base.words import LimitKind
@@ -18,6 +18,9 @@ from arriero.report.view.text import printable
 
 PANELS: Final = 4
 POINTS: Final = 400
+_TOP: Final = 16
+_BOTTOM: Final = 116
+"""Where a panel's curves begin and end, in pixels from its top."""
 
 
 def timelines(facts: DiagnosisView) -> list[Markup]:
@@ -85,68 +88,81 @@ def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 
 def _panel(trial: Trial, names: Sequence[str], high: float, limit: int | None) -> Markup:
-    top, bottom = 16, 116
-    samples = trial.samples
-    start, stop = samples[0].at, samples[-1].at
+    start, stop = trial.samples[0].at, trial.samples[-1].at
+    scale = draw.linear(start, stop if stop > start else start + 1)
+    series = _series(trial.samples)
+    marks: list[str] = [_curves(series, names, start, stop, high)]
+    if limit is not None:
+        marks.append(draw.across(_height(limit, high), "limit"))
+    marks += [
+        draw.upright(scale(at), _BOTTOM, _BOTTOM + 8, "request") for at in _answers(trial.samples)
+    ]
+    marks.append(draw.across(_BOTTOM, "axis"))
+    marks.append(el("text", say.size(int(high)), x=draw.percent(draw.LEFT), y=10, class_="tick"))
+    for at, anchor in ((start, "start"), (stop, "end")):
+        marks.append(_below(f"{at:.1f} s", draw.percent(scale(at)), anchor))
+    requests = say.count(trial.samples[-1].requests, "request")
+    marks.append(_below(requests, "50%", "middle"))
+    text = f"{'; '.join(_told(series))}; {requests} from {start:.1f} s to {stop:.1f} s"
+    return join(
+        draw.picture(f"Memory over time in trial {trial.n}", text, 144, *marks),
+        el("p", text, class_="values"),
+    )
+
+
+def _height(size: float, high: float) -> float:
+    """Where a size is drawn, if ``high`` is at the top."""
+    return _BOTTOM - (_BOTTOM - _TOP) * size / high
+
+
+def _curves(
+    series: Mapping[str, Sequence[tuple[float, int]]],
+    names: Sequence[str],
+    start: float,
+    stop: float,
+    high: float,
+) -> Markup:
+    """A line for each kind of memory, as wide as the picture gets."""
     span = (stop - start) or 1
-    series = _series(samples)
-
-    def y(size: float) -> float:
-        return bottom - (bottom - top) * size / high
-
     curves = [
         el(
             "polyline",
             points=" ".join(
-                f"{1000 * (at - start) / span:.1f},{y(size):.1f}" for at, size in points
+                f"{1000 * (at - start) / span:.1f},{_height(size, high):.1f}" for at, size in points
             ),
             class_=f"series series-{names.index(name) % 4}",
             vector_effect="non-scaling-stroke",
         )
         for name, points in series.items()
     ]
-    sent = [
-        later.at
-        for before, later in itertools.pairwise(samples)
-        if later.requests > before.requests
-    ]
-    sent = sent[:: math.ceil(len(sent) / POINTS) or 1]
-    inner = el(
+    return el(
         "svg",
         *curves,
         x=draw.percent(draw.LEFT),
         width=draw.percent(draw.RIGHT - draw.LEFT),
-        height=bottom + 4,
-        viewBox=f"0 0 1000 {bottom + 4}",
+        height=_BOTTOM + 4,
+        viewBox=f"0 0 1000 {_BOTTOM + 4}",
         preserveAspectRatio="none",
     )
-    scale = draw.linear(start, stop if stop > start else start + 1)
-    marks: list[str] = [inner]
-    if limit is not None:
-        marks.append(draw.across(y(limit), "limit"))
-    marks += [draw.upright(scale(at), bottom, bottom + 8, "request") for at in sent]
-    marks.append(draw.across(bottom, "axis"))
-    marks.append(el("text", say.size(int(high)), x=draw.percent(draw.LEFT), y=10, class_="tick"))
-    for at, anchor in ((start, "start"), (stop, "end")):
-        marks.append(
-            el(
-                "text",
-                f"{at:.1f} s",
-                x=draw.percent(scale(at)),
-                y=138,
-                text_anchor=anchor,
-                class_="tick",
-            )
-        )
-    requests = say.count(samples[-1].requests, "request")
-    marks.append(el("text", requests, x="50%", y=138, text_anchor="middle", class_="tick"))
-    told = [
+
+
+def _answers(samples: Sequence[Sample]) -> list[float]:
+    """When requests were answered, at most :data:`POINTS` of them."""
+    times = [
+        later.at
+        for before, later in itertools.pairwise(samples)
+        if later.requests > before.requests
+    ]
+    return times[:: math.ceil(len(times) / POINTS) or 1]
+
+
+def _below(text: str, x: str, anchor: str) -> Markup:
+    return el("text", text, x=x, y=138, text_anchor=anchor, class_="tick")
+
+
+def _told(series: Mapping[str, Sequence[tuple[float, int]]]) -> list[str]:
+    return [
         f"{name} from {say.size(points[0][1])} to {say.size(points[-1][1])}, at most "
         f"{say.size(max(size for _, size in points))}"
         for name, points in series.items()
     ]
-    text = f"{'; '.join(told)}; {requests} from {start:.1f} s to {stop:.1f} s"
-    return join(
-        draw.picture(f"Memory over time in trial {trial.n}", text, 144, *marks),
-        el("p", text, class_="values"),
-    )
