@@ -9,7 +9,7 @@ from pathlib import Path
 
 from arriero.base.paths import StrPath
 from arriero.engine import find_engine
-from arriero.experiment.reproduce import Lab
+from arriero.experiment.reproduction import Lab
 from arriero.gotchas import Entry, Standing, registry
 from arriero.gotchas.verdicts import merged, own, own_directory, shipped, write
 from arriero.process import scratch_directory, sweep, temporary_directory

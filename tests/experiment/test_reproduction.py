@@ -11,7 +11,7 @@ import pytest
 
 from arriero.base.words import Component, Kind, TrialOutcome
 from arriero.engine import find_engine
-from arriero.experiment.reproduce import Lab, matches
+from arriero.experiment.reproduction import Lab, matches
 from arriero.gguf.presets import tiny
 from arriero.gotchas import registry
 from arriero.gotchas.model import EngineRun, Needs, Reproduction, Signature, Worker
