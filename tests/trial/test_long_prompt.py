@@ -10,6 +10,7 @@ import pytest
 
 from arriero.launch import Mode, Serving
 from arriero.trial.load import MODEST, Workload, _Load
+from arriero.trial.prompts import Request
 from arriero.trial.replies import LoadResult, Reply
 
 WANT = 131_072 - 10
@@ -22,16 +23,16 @@ class Slow(_Load):
     seconds_of: Any = None
     asked: list[int] = field(default_factory=list)
 
-    async def _request(self, prompt: list[int] | str) -> Reply:
-        self.asked.append(len(prompt))
-        seconds = self.seconds_of(len(prompt))
+    async def _post(self, request: Request) -> Reply:
+        self.asked.append(request.tokens)
+        seconds = self.seconds_of(request.tokens)
         late = seconds > self.workload.timeout_s
         return Reply(
             ok=not late,
             status=None if late else 200,
             seconds=min(seconds, self.workload.timeout_s),
-            tokens=len(prompt),
-            prompt_tps=len(prompt) / seconds,
+            tokens=request.tokens,
+            prompt_tps=request.tokens / seconds,
             timed_out=late,
         )
 
@@ -48,8 +49,9 @@ def longest(seconds_of: Any, workload: Workload) -> tuple[list[int], LoadResult]
     client: Any = None
     load = Slow(
         client, serving, workload, result, 1, WANT + 10, 512, dict, None, lambda: True, answered,
-        vocabulary=[1, 2, 3], seconds_of=seconds_of,
+        seconds_of=seconds_of,
     )  # fmt: skip
+    load.prompts.vocabulary = [1, 2, 3]
 
     async def run() -> None:
         await load._ask([16])

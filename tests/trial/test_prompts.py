@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from arriero.launch import Mode, Serving
-from arriero.trial.load import Workload, _Load
-from arriero.trial.replies import LoadResult
+from arriero.launch import Mode
+from arriero.trial.prompts import Prompts
 
 
 def prompts(seed: int) -> list[list[int] | str]:
-    async def answered(_: int) -> None:
-        pass
-
-    serving = Serving(
-        host="127.0.0.1", port=1, socket=None, tls=False, prefix="", api_keys=(), mode=Mode.TEXT,
-        router=False, metrics=False, slots=True,
-    )  # fmt: skip
-    client: Any = None
-    load = _Load(
-        client, serving, Workload(seed=seed), LoadResult(), 1, 4096, 512, dict, None,
-        lambda: True, answered, vocabulary=list(range(100)),
-    )  # fmt: skip
-    return [load._prompt(16) for _ in range(50)]
+    asked = Prompts(Mode.TEXT, seed, longest=4086, vocabulary=list(range(100)))
+    return [asked.prompt(16) for _ in range(50)]
 
 
 def test_a_trial_asks_what_the_one_before_asked() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from arriero.base.paths import StrPath
-from arriero.engine import find_engine
+from arriero.engine import Engine, find_engine
 from arriero.experiment.reproduction import Lab
 from arriero.gotchas import Entry, Standing, registry
 from arriero.gotchas.verdicts import merged, own, own_directory, shipped, write
@@ -98,12 +98,8 @@ def verify(
     options, cwd = options or ReproduceOptions(), Path(cwd or Path.cwd())
     rules = registry()
     chosen = [rules.get(id_) for id_ in ids] or list(rules.entries)
-    environ = dict(os.environ if environ is None else environ)
     sweep(temporary_directory())
-    engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd)
-    other = None
-    if options.worker_engine is not None:
-        other = find_engine(None, option=options.worker_engine, environ=environ, cwd=cwd)
+    engine, other = _engines(options, environ, cwd)
     directory = Path(options.out or own_directory())
     write(directory, ())  # before minutes of work: a directory that cannot be made
     watch = progress or Silent()
@@ -113,11 +109,9 @@ def verify(
     try:
         with scratch_directory(temporary_directory()) as scratch:
             lab = Lab(engine, scratch, on_step=watch.step, worker_engine=other)
-            for one in chosen:
-                for reproduction in one.reproductions:
-                    verdict = lab.reproduce(one.id, reproduction)
-                    write(directory, [verdict])
-                    found.append(verdict)
+            for verdict in _reproduced(lab, chosen):
+                write(directory, [verdict])
+                found.append(verdict)
         complete = True
     except KeyboardInterrupt:
         pass
@@ -129,3 +123,20 @@ def verify(
         without=tuple(one.id for one in chosen if not one.reproductions),
         complete=complete,
     )
+
+
+def _engines(
+    options: ReproduceOptions, environ: Mapping[str, str] | None, cwd: Path
+) -> tuple[Engine, Engine | None]:
+    """The engine to run them on, and the other build if one was named."""
+    environ = dict(os.environ if environ is None else environ)
+    engine = find_engine(None, option=options.engine, environ=environ, cwd=cwd)
+    if options.worker_engine is None:
+        return engine, None
+    return engine, find_engine(None, option=options.worker_engine, environ=environ, cwd=cwd)
+
+
+def _reproduced(lab: Lab, chosen: Iterable[Entry]) -> Iterator[GotchaVerdict]:
+    for one in chosen:
+        for reproduction in one.reproductions:
+            yield lab.reproduce(one.id, reproduction)

@@ -8,19 +8,16 @@ server that becomes ready gets, in this order:
 2. prompts long and different enough that the server saves a slot's prompt,
 3. one request for every slot at once,
 4. one prompt near the slot's context (shortened, with a note, if it would take too long).
-
-Prompts are token arrays, so their length in tokens is exact for any tokenizer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
@@ -28,21 +25,14 @@ from arriero.launch import Mode, Serving
 from arriero.logs import Sighting
 from arriero.record import Step
 from arriero.trial.client import Client
-from arriero.trial.image import data_address
+from arriero.trial.prompts import PREDICT, TEXT, Prompts, Request, about_an_image
 from arriero.trial.replies import LoadResult, Reply, read_reply
 
-PREDICT: Final = 2
-"""Tokens generated per request: enough for decode to run, few enough to be quick."""
 SHORT: Final = 16
 SAVED: Final = 64
 """Tokens of the prompts in step 2. The server saves the replaced prompt, whatever its length."""
 MODEST: Final = 2048
 """Tokens of the longest prompt whose time is estimated from short ones."""
-
-_TEXT: Final = (
-    "The muleteer counted the packs at dawn, tied the second rope over the first and led the "
-    "animals down to the ford, where the water was low and the far bank lay in the sun. "
-)
 
 
 @dataclass(frozen=True)
@@ -123,12 +113,11 @@ class _Load:
     prompt_cache: bool | None
     alive: Callable[[], bool]
     answered: Callable[[int], Awaitable[None]]
-    vocabulary: list[int] = field(default_factory=list)
-    sent: int = 0
+    prompts: Prompts = field(init=False)
 
-    @property
-    def _seed(self) -> str:
-        return f"{self.workload.seed} {self.sent}"
+    def __post_init__(self) -> None:
+        asked = self.workload
+        self.prompts = Prompts(self.serving.mode, asked.seed, self.longest, asked.shared)
 
     @property
     def longest(self) -> int:
@@ -168,28 +157,14 @@ class _Load:
     async def _learn_tokens(self) -> None:
         """Ordinary token ids of this model, from its own tokenizer."""
         try:
-            status, body = await self.client.call("POST", "/tokenize", {"content": _TEXT})
+            status, body = await self.client.call("POST", "/tokenize", {"content": TEXT})
         except (aiohttp.ClientError, TimeoutError, OSError):
             return
         if status == 200 and isinstance(body, dict) and isinstance(body.get("tokens"), list):
-            self.vocabulary = [t for t in body["tokens"] if isinstance(t, int)]
-
-    def _prompt(self, tokens: int) -> list[int] | str:
-        """A prompt unlike the ones before; it has exactly ``tokens`` if the tokenizer is known."""
-        self.sent += 1
-        rng = random.Random(self._seed)
-        if not self.vocabulary:
-            words = _TEXT.split()
-            return " ".join(rng.choice(words) for _ in range(max(1, tokens // 4)))
-        shared = random.Random(0).choices(self.vocabulary, k=self.workload.shared)
-        own = max(1, min(tokens, self.longest - len(shared)))
-        return shared + rng.choices(self.vocabulary, k=own)
+            self.prompts.vocabulary = [t for t in body["tokens"] if isinstance(t, int)]
 
     async def _about_an_image(self) -> None:
-        image = {"type": "image_url", "image_url": {"url": data_address(self.workload.image)}}
-        content = [image, {"type": "text", "text": _TEXT}]
-        body = {"messages": [{"role": "user", "content": content}], "max_tokens": PREDICT}
-        reply = await self._post("/v1/chat/completions", body, 0)
+        reply = await self._post(about_an_image(self.workload.image))
         self.result.replies.append(reply)
         await self.answered(len(self.result.replies))
         self._close_step("an image", 0, self._answered_by_tokens(0), "")
@@ -293,33 +268,16 @@ class _Load:
 
     async def _ask(self, lengths: Sequence[int]) -> None:
         async def one(length: int) -> None:
-            reply = await self._request(self._prompt(length))
+            reply = await self._post(self.prompts.request(length))
             self.result.replies.append(reply)
             await self.answered(len(self.result.replies))
 
         await asyncio.gather(*(one(length) for length in lengths))
 
-    async def _request(self, prompt: list[int] | str) -> Reply:
-        mode = self.serving.mode
-        path: str
-        body: dict[str, Any]
-        if mode is Mode.EMBEDDING:
-            # The older endpoint; the newer one refuses a model without pooling.
-            path, body = "/embedding", {"content": prompt}
-        elif mode is Mode.RERANK:
-            words = _TEXT.split()
-            query = " ".join(random.Random(self._seed).choices(words, k=6))
-            path, body = "/v1/rerank", {"query": query, "documents": [_TEXT, query]}
-        else:
-            path = "/completion"
-            body = {"prompt": prompt, "n_predict": PREDICT, "seed": self.sent, "temperature": 0}
-        return await self._post(path, body, len(prompt))
-
-    async def _post(self, path: str, body: dict[str, Any], sent: int) -> Reply:
-        """The reply to one request of ``sent`` tokens, unless the server says how many."""
+    async def _post(self, request: Request) -> Reply:
         started = time.monotonic()
         try:
-            status, answer = await self.client.call("POST", path, body)
+            status, answer = await self.client.call("POST", request.path, request.body)
         except TimeoutError:
             seconds = time.monotonic() - started
             return Reply(
@@ -338,7 +296,7 @@ class _Load:
                 tokens=0,
                 error=f"the connection broke: {type(error).__name__}",
             )
-        return read_reply(status, answer, time.monotonic() - started, sent)
+        return read_reply(status, answer, time.monotonic() - started, request.tokens)
 
 
 def _joined(first: Step, again: Step) -> Step:
