@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from arriero.base import errors, words
-from arriero.record import SCHEMAS
+from arriero.record import SCHEMAS, document_type
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "contract.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`([\w.-]+)`")
@@ -31,8 +31,9 @@ def parts(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-DOCUMENTS = {kind.__name__: name for name, kind in SCHEMAS.items()}
-PARTS = {name: kind for one in SCHEMAS.values() for name, kind in parts(one, {}).items()}
+KINDS = {name: document_type(name) for name in SCHEMAS}
+DOCUMENTS = {kind.__name__: name for name, kind in KINDS.items()}
+PARTS = {name: kind for one in KINDS.values() for name, kind in parts(one, {}).items()}
 
 
 def told(name: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from arriero import record
 from arriero.base.errors import UsageError
-from arriero.record import SCHEMAS, encode, json_schema
+from arriero.record import SCHEMAS, document_type, encode, json_schema
 from tests import examples
 from tests.report import plans
 
@@ -133,10 +133,11 @@ def test_an_unknown_name_says_which_there_are() -> None:
     assert "diagnosis" in caught.value.hint
 
 
-def test_every_document_of_the_room_is_known_by_its_name() -> None:
+def tagged() -> dict[str, type[msgspec.Struct]]:
+    """What the tag of each document of the room names → its type, in every module."""
     modules = [importlib.import_module(f"arriero.record.{m.name}") for m in iter_modules(PATH)]
-    tagged = {
-        kind.__name__
+    kinds = {
+        kind
         for module in modules
         for kind in vars(module).values()
         if isinstance(kind, type)
@@ -144,4 +145,8 @@ def test_every_document_of_the_room_is_known_by_its_name() -> None:
         and "schema" in kind.__struct_fields__
         and kind.__struct_defaults__
     }
-    assert tagged == {kind.__name__ for kind in SCHEMAS.values()}
+    return {kind.__struct_defaults__[0].removeprefix("arriero.")[:-2]: kind for kind in kinds}
+
+
+def test_every_document_of_the_room_is_known_by_the_name_in_its_tag() -> None:
+    assert {name: document_type(name) for name in SCHEMAS} == tagged()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pkgutil
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -14,17 +15,6 @@ import msgspec
 from arriero.base import limits
 from arriero.base.errors import NotFoundError, RecordError
 from arriero.base.sizes import human
-from arriero.record.check import Check, Checks
-from arriero.record.diagnosis import Diagnosis
-from arriero.record.error import ErrorDocument
-from arriero.record.explanation import Explanation, Explanations
-from arriero.record.gotchas import GotchaEntry, Gotchas, Verdicts
-from arriero.record.history import History
-from arriero.record.older import completed
-from arriero.record.plan import Plan
-from arriero.record.run import Run
-from arriero.record.skeleton import SkeletonRecord
-from arriero.record.verification import Verification
 
 _TAG: Final = re.compile(r"arriero\.([a-z-]{1,32})/(\d{1,6})\Z")
 _HINTS: Final = {
@@ -40,36 +30,36 @@ _HINTS: Final = {
 }
 
 
-_DOCUMENTS: Final[tuple[type[msgspec.Struct], ...]] = (
-    Check,
-    Checks,
-    Diagnosis,
-    ErrorDocument,
-    Explanation,
-    Explanations,
-    GotchaEntry,
-    Gotchas,
-    History,
-    Plan,
-    Run,
-    SkeletonRecord,
-    Verdicts,
-    Verification,
-)
+SCHEMAS: Final = {
+    "check": "check:Check",
+    "checks": "check:Checks",
+    "diagnosis": "diagnosis:Diagnosis",
+    "error": "error:ErrorDocument",
+    "explanation": "explanation:Explanation",
+    "explanations": "explanation:Explanations",
+    "gotcha": "gotchas:GotchaEntry",
+    "gotchas": "gotchas:Gotchas",
+    "history": "history:History",
+    "plan": "plan:Plan",
+    "run": "run:Run",
+    "skeleton": "skeleton:SkeletonRecord",
+    "verdicts": "gotchas:Verdicts",
+    "verification": "verification:Verification",
+}
+"""Name of a document (``diagnosis``) → module and type in this room."""
 
 
-def _tag(kind: type[msgspec.Struct]) -> tuple[str, int]:
-    """Name and version of a document: what its ``schema`` is by default."""
+def document_type(name: str) -> type[msgspec.Struct]:
+    """The type of a document in ``SCHEMAS``, imported only now: few commands need more than one."""
+    kind: type[msgspec.Struct] = pkgutil.resolve_name(f"arriero.record.{SCHEMAS[name]}")
+    return kind
+
+
+def _version(kind: type[msgspec.Struct]) -> int:
+    """The version of a document: the number in what its ``schema`` is by default."""
     # The types of all fields are not needed for it.
     given = dict(zip(kind.__struct_fields__, kind.__struct_defaults__, strict=False))
-    tag = _TAG.match(str(given["schema"]))
-    assert tag is not None, kind  # noqa: S101  a mistake of this module's own
-    return tag[1], int(tag[2])
-
-
-_VERSIONS: Final = {name: (kind, version) for kind in _DOCUMENTS for name, version in [_tag(kind)]}
-SCHEMAS: Final = {name: kind for name, (kind, _) in sorted(_VERSIONS.items())}
-"""Name of a document (``diagnosis``) → its type."""
+    return int(str(given["schema"]).rpartition("/")[2])
 
 
 class _Tagged(msgspec.Struct, frozen=True):
@@ -108,19 +98,22 @@ def decode(data: bytes, where: str) -> msgspec.Struct:
         raise RecordError(
             f"{where} is damaged or no Arriero document: {error}", id="record-damaged"
         ) from None
-    if tag is None or tag[1] not in _VERSIONS:
+    if tag is None or tag[1] not in SCHEMAS:
         raise RecordError(
             f"{where} is a document that this Arriero does not know",
             hint=f"known are {', '.join(SCHEMAS)}",
             id="record-unknown",
         )
-    kind, version = _VERSIONS[tag[1]]
+    kind = document_type(tag[1])
+    version = _version(kind)
     if int(tag[2]) != version:
         raise RecordError(
             f"{where} is a {tag[1]} of version {tag[2]}; this Arriero reads version {version}",
             hint="use the Arriero that wrote it, or a newer one",
             id="record-version",
         )
+    from arriero.record.older import completed  # late: it needs most documents
+
     try:
         return completed(msgspec.json.decode(data, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from arriero.base.errors import UsageError
-from arriero.record.files import SCHEMAS
+from arriero.record.files import SCHEMAS, document_type
 
 
 def json_schema(name: str) -> dict[str, Any]:
@@ -16,9 +16,9 @@ def json_schema(name: str) -> dict[str, Any]:
     Raises:
         UsageError: There is no document of that name.
     """
-    kind = SCHEMAS.get(name)
-    if kind is None:
+    if name not in SCHEMAS:
         raise UsageError(f"no document {name!r}", hint=f"known are {', '.join(SCHEMAS)}")
+    kind = document_type(name)
     (top,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     # The tag has a default in the type; in a document it is always there.
     own = parts[kind.__name__]
