@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from arriero.command.inputs.lexer import Lexer, Part, Variable, Word
 from arriero.command.inputs.model import (
     DEEPEST,
     LONGEST_WORD,
@@ -30,59 +31,21 @@ from arriero.command.inputs.model import (
 from arriero.command.inputs.starting import Filled, behind, holds
 from arriero.command.place import Around, Mark
 
-_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=")
-_BRACED: Final = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])(.*))?\Z", re.DOTALL)
-_NAMED: Final = re.compile(r"\$(?:\{[A-Za-z_]|[A-Za-z_])")
 _KEYWORD: Final = re.compile(r"if|then|else|elif|do|while|until|!|\{")
 _DECLARING: Final = re.compile(r"export|declare|local|readonly|typeset")
 INSIDE: Final = "paths are those inside the container: they are looked for here as written"
-_MORE: Final = re.compile(r"([;&|()]{1,2})[ \t]*+(?![\s#;&|()]|\Z|fi\b|done\b|esac\b)")
 _TRAILING: Final = re.compile(r"\\[ \t\r]*")
 _ENDS_IN_BLANK: Final = re.compile(r"\\[ \t]+\r?\Z")
 _ONE_QUOTED: Final = re.compile(r"""'[^']*'|"[^"\\`]*\"""")
 
 
-@dataclass(frozen=True)
-class _Variable:
-    """An expansion in a word; ``raw`` is its text in the script."""
-
-    name: str
-    raw: str
-    line: int
-    quoted: bool
-    default: str | None = None
-    every: bool = False
-
-
-_Part = str | _Variable
-
-
-@dataclass
-class _Word:
-    line: int
-    parts: list[_Part] = field(default_factory=list)
-    array: list[_Word] | None = None
-    """The words in the parentheses after ``NAME=``."""
-    text: str = ""
-    """The text in the script, at the position ``at``."""
-    at: int = 0
-    after: list[Spelling] = field(default_factory=list)
-    """Redirections that follow it."""
-    follows: str = ""
-    """The operator after it, if another command follows on the line."""
-
-    def literal(self) -> str:
-        """The word as written, without its quotes."""
-        return "".join(part if isinstance(part, str) else part.raw for part in self.parts)
-
-
-_Assigned = dict[str, list[list[_Word]]]
+_Assigned = dict[str, list[list[Word]]]
 
 
 @dataclass
 class _Script:
-    commands: list[list[_Word]] = field(default_factory=list)
+    commands: list[list[Word]] = field(default_factory=list)
     assigned: _Assigned = field(default_factory=dict)
     """Name → the words of each assignment; an array has several."""
     cuts: dict[int, Mark] = field(default_factory=dict)
@@ -105,8 +68,8 @@ def read(
             in ``$(…)`` or backticks as ordinary words.
     """
     script = _Script(assigned=dict(assigned or {}))
-    lexer = _Lexer(text, path, first_line, plain)
-    before: list[_Word] = []
+    lexer = Lexer(text, path, first_line, plain)
+    before: list[Word] = []
     for words in lexer.commands():
         trailing = words[-1] if words and _TRAILING.fullmatch(words[-1].text) else None
         if trailing is not None:
@@ -124,7 +87,7 @@ def read(
 
 
 def _mend(
-    before: list[_Word], words: list[_Word], script: _Script, lines: list[str], first: int
+    before: list[Word], words: list[Word], script: _Script, lines: list[str], first: int
 ) -> None:
     """Add lines that begin with a flag to the command above them, where they should be."""
     at, start, end = before[-1].line, words[0].line, words[-1].line
@@ -151,7 +114,7 @@ def _mend(
 
 def read_words(words: Sequence[str], path: str) -> tuple[Written, ...]:
     """The llama-server commands that one command starts; the words are as a shell makes them."""
-    made = [_Word(1, [word], text=shlex.quote(word)) for word in words]
+    made = [Word(1, [word], text=shlex.quote(word)) for word in words]
     return tuple(_written(made, _Script(), path))
 
 
@@ -162,7 +125,7 @@ def split(text: str, path: str, first_line: int, notes: list[str]) -> list[tuple
     """
     filling = _Filling(_Script(), path)
     found: list[tuple[Filled, Spelling]] = []
-    for words in _Lexer(text, path, first_line, plain=True).commands():
+    for words in Lexer(text, path, first_line, plain=True).commands():
         for word in words:
             pairs, spelling = filling.words(word)
             whole = spelling.count == 1
@@ -181,189 +144,7 @@ def spelled(word: str) -> str:
     return f'"{word}"' if is_open(word) and not re.search(r'["\\]', word) else shlex.quote(word)
 
 
-class _Lexer:
-    def __init__(self, text: str, path: str, line: int, plain: bool = False) -> None:
-        self.text, self.path, self.line, self.plain = text, path, line, plain
-        self.at = 0
-        self.heredocs: list[str] = []
-        self.count = 0
-        self.unclosed: int | None = None
-        """Line of a quote that is not closed."""
-
-    def commands(self) -> Iterator[list[_Word]]:
-        """Simple commands in order."""
-        words: list[_Word] = []
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in " \t" or self.text.startswith("\\\n", self.at):
-                self._skip(2 if char == "\\" else 1)
-            elif char == "#":
-                self._skip_line()
-            elif char == "\n":
-                self._skip(1)
-                self._skip_heredocs()
-                yield words
-                words = []
-            elif self.plain and char not in "\n":
-                words.append(self._word())
-            elif char in "<>" or self.text.startswith("&>", self.at):
-                self._redirection(words)
-            elif char in ";&|()":
-                if char == "(" and words and words[-1].literal().endswith("="):
-                    words[-1].array = self._array()
-                    continue
-                if words:
-                    more = _MORE.match(self.text, self.at)
-                    words[-1].follows = more[1] if more else ""
-                self._skip(1)
-                yield words
-                words = []
-            else:
-                words.append(self._word())
-        yield words
-
-    def _skip(self, count: int) -> None:
-        self.line += self.text.count("\n", self.at, self.at + count)
-        self.at += count
-
-    def _skip_line(self) -> None:
-        end = self.text.find("\n", self.at)
-        self.at = len(self.text) if end < 0 else end
-
-    def _skip_heredocs(self) -> None:
-        for mark in self.heredocs:
-            while self.at < len(self.text):
-                start = self.at
-                self._skip_line()
-                ended = self.text[start : self.at].strip("\t\r ") == mark
-                self._skip(1)
-                if ended:
-                    break
-        self.heredocs.clear()
-
-    def _array(self) -> list[_Word]:
-        self._skip(1)
-        words = []
-        while self.at < len(self.text) and self.text[self.at] != ")":
-            if self.text[self.at] in " \t\n" or self.text.startswith("\\\n", self.at):
-                self._skip(2 if self.text[self.at] == "\\" else 1)
-            elif self.text[self.at] == "#":
-                self._skip_line()
-            elif self.text[self.at] in ";&|(<>":
-                self._skip(1)
-            else:
-                words.append(self._word())
-        self._skip(1)
-        return words
-
-    def _redirection(self, words: list[_Word]) -> None:
-        here = self.text.startswith("<<", self.at) and not self.text.startswith("<<<", self.at)
-        start = self.at
-        if words and words[-1].literal().isdigit() and self.text[self.at - 1].isdigit():
-            start = words.pop().at
-        while self.at < len(self.text) and self.text[self.at] in "<>&|-":
-            self._skip(1)
-        while self.at < len(self.text) and self.text[self.at] in " \t":
-            self._skip(1)
-        if self.at < len(self.text) and self.text[self.at] not in "\n;|&()<>":
-            target = self._word()
-            if here:
-                self.heredocs.append(target.literal())
-            elif words:
-                words[-1].after.append(Spelling(self.text[start : self.at], 0, start))
-
-    def _word(self) -> _Word:
-        self.count += 1
-        if self.count > 16 * MOST_WORDS:
-            raise too_large(self.path, f"more than {16 * MOST_WORDS} words")
-        word = _Word(self.line, at=self.at)
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char in (" \t\n" if self.plain else " \t\n;&|()<>"):
-                break
-            if char == "\\":
-                escaped = self.text[self.at + 1 : self.at + 2]
-                if escaped != "\n":
-                    word.parts.append(escaped)
-                self._skip(2)
-            elif char == "'":
-                word.parts.append(self._until("'"))
-            elif char == '"':
-                self._double_quoted(word)
-            elif char in "$`":
-                word.parts.append(self._expansion(quoted=False))
-            else:
-                word.parts.append(char)
-                self._skip(1)
-        word.text = self.text[word.at : self.at]
-        return word
-
-    def _until(self, quote: str) -> str:
-        end = self.text.find(quote, self.at + 1)
-        if end < 0:
-            self.unclosed, end = self.line, len(self.text)
-        inside = self.text[self.at + 1 : end]
-        self._skip(end + 1 - self.at)
-        return inside
-
-    def _double_quoted(self, word: _Word) -> None:
-        opened = self.line
-        self._skip(1)
-        word.parts.append("")
-        while self.at < len(self.text) and self.text[self.at] != '"':
-            char = self.text[self.at]
-            escaped = self.text[self.at + 1 : self.at + 2]
-            if char == "\\" and escaped and escaped in '$`"\\\n':
-                word.parts.append("" if escaped == "\n" else escaped)
-                self._skip(2)
-            elif char in "$`":
-                word.parts.append(self._expansion(quoted=True))
-            else:
-                word.parts.append(char)
-                self._skip(1)
-        if self.at >= len(self.text):
-            self.unclosed = opened
-        self._skip(1)
-
-    def _expansion(self, quoted: bool) -> _Part:
-        start = self.at
-        if self.plain and not _NAMED.match(self.text, start):
-            self._skip(1)
-            return self.text[start]
-        opening = self.text[start : start + 2]
-        if opening == "${":
-            self._skip(self._closing("{", "}") + 1 - start)
-            return _braced(self.text[start : self.at], self.line, quoted)
-        if opening == "$(":
-            self._skip(self._closing("(", ")") + 1 - start)
-        elif opening[0] == "`":
-            self._until("`")
-        elif match := _NAME.match(self.text, start + 1):
-            self._skip(match.end() - start)
-            return _Variable(match[0], self.text[start : self.at], self.line, quoted)
-        else:
-            self._skip(2 if opening[1:] and not opening[1].isspace() else 1)
-        raw = self.text[start : self.at]
-        return raw if raw == "$" else _Variable("", raw, self.line, quoted)
-
-    def _closing(self, opening: str, closing: str) -> int:
-        depth = 0
-        for at in range(self.at + 1, min(len(self.text), self.at + LONGEST_WORD)):
-            depth += (self.text[at] == opening) - (self.text[at] == closing)
-            if depth == 0:
-                return at
-        return len(self.text) - 1
-
-
-def _braced(raw: str, line: int, quoted: bool) -> _Variable:
-    match = _BRACED.match(raw[2:-1])
-    if match is None:
-        return _Variable("", raw, line, quoted)
-    name, every, operator, default = match.groups()
-    return _Variable(name, raw, line, quoted, default if operator else None, bool(every))
-
-
-def _sort(words: list[_Word], script: _Script) -> None:
+def _sort(words: list[Word], script: _Script) -> None:
     """Keep assignments by name, and every other command as it is."""
     if words and _DECLARING.fullmatch(words[0].literal()):
         words = [word for word in words[1:] if not word.literal().startswith("-")]
@@ -376,7 +157,7 @@ def _sort(words: list[_Word], script: _Script) -> None:
         script.commands.append(words)
         return
     for word, match in zip(words, names, strict=True):
-        plain = _Word(word.line, _after(word.parts, len(match[0])), text=word.text[len(match[0]) :])
+        plain = Word(word.line, _after(word.parts, len(match[0])), text=word.text[len(match[0]) :])
         value = word.array or [plain]
         known = script.assigned.setdefault(match[1], [])
         if match[2] and word.array and known:
@@ -385,7 +166,7 @@ def _sort(words: list[_Word], script: _Script) -> None:
             known.append(value)
 
 
-def _after(parts: list[_Part], count: int) -> list[_Part]:
+def _after(parts: list[Part], count: int) -> list[Part]:
     """The parts without the first ``count`` characters, which are plain text."""
     for at, part in enumerate(parts):
         if count == 0 or not isinstance(part, str):
@@ -403,7 +184,7 @@ class _Filling:
         self.open: list[str] = []
         self.made = 0
 
-    def words(self, word: _Word) -> tuple[list[tuple[str, int]], Spelling]:
+    def words(self, word: Word) -> tuple[list[tuple[str, int]], Spelling]:
         """The words that a word becomes: several if an expansion without quotes is split.
 
         A word that consists of one expansion has the line where its text was assigned.
@@ -434,20 +215,18 @@ class _Filling:
         parts = tuple(inner) if len(fields) > 1 else ()
         return fields, Spelling(word.text, len(fields), word.at, parts)
 
-    def _values(self, variable: _Variable) -> tuple[list[tuple[str, int]], list[Spelling]]:
+    def _values(self, variable: Variable) -> tuple[list[tuple[str, int]], list[Spelling]]:
         name = variable.name
         once = self.script.assigned.get(name, [])
         if len(once) == 1 and name not in self.open and len(self.open) < DEEPEST:
             return self._opened(name, once[0])
         if variable.default is not None and len(self.open) < DEEPEST:
             self.notes.append(f"{name} is assumed to have its default: {variable.default}")
-            quoted = next(_Lexer(f'"{variable.default}"', self.path, variable.line).commands())
+            quoted = next(Lexer(f'"{variable.default}"', self.path, variable.line).commands())
             return self._opened(name, quoted)
         return [(variable.raw, variable.line)], []
 
-    def _opened(
-        self, name: str, value: list[_Word]
-    ) -> tuple[list[tuple[str, int]], list[Spelling]]:
+    def _opened(self, name: str, value: list[Word]) -> tuple[list[tuple[str, int]], list[Spelling]]:
         self.open.append(name)
         try:
             made = [self.words(word) for word in value]
@@ -461,7 +240,7 @@ def _count(source: Sequence[Spelling]) -> int:
     return sum(spelling.count for spelling in source)
 
 
-def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written]:
+def _written(words: list[Word], script: _Script, path: str) -> Iterator[Written]:
     cut = script.cuts.get(id(words))
     while words and _KEYWORD.fullmatch(words[0].text):
         words = words[1:]
@@ -470,7 +249,7 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
     filling = _Filling(script, path)
     filled: list[Filled] = []
     source: list[Spelling] = []
-    homes: list[_Word] = []
+    homes: list[Word] = []
     for word in words:
         pairs, spelling = filling.words(word)
         filled += [Filled(*pair, len(filled) + i) for i, pair in enumerate(pairs)]
@@ -509,7 +288,7 @@ def _written(words: list[_Word], script: _Script, path: str) -> Iterator[Written
     )
 
 
-def _left_out(words: Sequence[_Word]) -> tuple[str, ...]:
+def _left_out(words: Sequence[Word]) -> tuple[str, ...]:
     follows = words[-1].follows
     return (f"the command after {follows} is not printed",) if follows else ()
 
@@ -524,7 +303,7 @@ def both(outer: Around, inner: Around) -> Around:
     )
 
 
-def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) -> Iterator[Written]:
+def _in_quotes(word: Word, text: str, script: _Script, path: str, line: int) -> Iterator[Written]:
     """The commands in the one word that a shell gets, as written if possible."""
     plain = _ONE_QUOTED.fullmatch(word.text)
     found = (
@@ -541,11 +320,11 @@ def _in_quotes(word: _Word, text: str, script: _Script, path: str, line: int) ->
         )
 
 
-def _may_be_server(word: _Word, script: _Script) -> bool:
+def _may_be_server(word: Word, script: _Script) -> bool:
     """Whether the word names a server, an image, or a variable that the script sets to one."""
     text = word.literal()
     if is_server(text) or is_image(text) or holds(text):
         return True
-    names = [part.name for part in word.parts if isinstance(part, _Variable)]
+    names = [part.name for part in word.parts if isinstance(part, Variable)]
     values = (w for name in names for one in script.assigned.get(name, []) for w in one)
     return any(is_server(v.literal()) or is_image(v.literal()) for v in values)
