@@ -19,8 +19,9 @@ from arriero.base.errors import ArrieroError, ModelError, NotFoundError
 from arriero.base.sizes import MIB
 from arriero.gguf import architectures, reader
 from arriero.gguf.format import ValueType
+from arriero.gguf.header import Header, LazyArray
 from arriero.gguf.presets import tiny
-from arriero.gguf.reader import Header, LazyArray, read_header, read_source
+from arriero.gguf.reader import read_header, read_source
 from arriero.gguf.skeleton import write_skeleton
 from arriero.gguf.source import Source
 from arriero.gguf.weights import stored_bytes

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError, UsageError
 from arriero.base.redact import Redactor
 from arriero.base.sizes import MIB
-from arriero.gguf import Header, open_model, ranges, read_header, read_source
-from arriero.gguf.reader import LazyArray
+from arriero.gguf import Header, addresses, client, open_model, ranges, read_header, read_source
+from arriero.gguf.header import LazyArray
 from tests.gguf.build import Gguf
 from tests.gguf.site import Handler, Site, site
 
@@ -249,8 +249,8 @@ def test_silence_and_drops_end(web: Site, monkeypatch: pytest.MonkeyPatch) -> No
             handler.close_connection = True
 
     web.odd = {"/silent.gguf": silent, "/dripping.gguf": dripping}
-    monkeypatch.setattr(ranges, "_SILENT_SECONDS", 0.2)
-    monkeypatch.setattr(ranges, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(client, "_SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.5)
     for path in web.odd:
         with pytest.raises(ModelError, match="no answer in time"):
             read(web.url(path))
@@ -274,11 +274,11 @@ def test_a_file_that_changes_meanwhile(field: str, web: Site) -> None:
 
 def test_a_header_without_end_is_left(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     web.files["/m.gguf"] = vocabulary(200_000)
-    monkeypatch.setattr(ranges, "_MAX_BYTES", 3 * MIB)
+    monkeypatch.setattr(client, "_MAX_BYTES", 3 * MIB)
     with pytest.raises(ModelError, match=r"header is larger than 3\.00 MiB"):
         read(web.url("/m.gguf"))
-    monkeypatch.setattr(ranges, "_MAX_BYTES", 99 * MIB)
-    monkeypatch.setattr(ranges, "_MAX_REQUESTS", 2)
+    monkeypatch.setattr(client, "_MAX_BYTES", 99 * MIB)
+    monkeypatch.setattr(client, "_MAX_REQUESTS", 2)
     with pytest.raises(ModelError, match="more than 2 requests"):
         read(web.url("/m.gguf"))
 
@@ -359,8 +359,8 @@ def test_names_hold_no_credentials(web: Site) -> None:
     query=st.text(st.characters(codec="utf-8", exclude_characters="#"), min_size=4),
 )
 def test_shown_addresses_hold_no_credentials(user: str, query: str) -> None:
-    url = ranges.parsed(f"https://{user}zzzz:{user}qqqq@host/models/m.gguf?yyyy{query}")
-    assert ranges._shown(url) == "https://host/models/m.gguf"
+    url = addresses.parsed(f"https://{user}zzzz:{user}qqqq@host/models/m.gguf?yyyy{query}")
+    assert addresses.shown(url) == "https://host/models/m.gguf"
 
 
 def test_a_token_that_is_none(web: Site) -> None:
@@ -372,9 +372,9 @@ def test_a_proxy_is_used_where_it_shall_be(web: Site) -> None:
     web.odd["http://far.example/m.gguf"] = lambda handler: handler.part(DATA)
     environ = {"http_proxy": f"127.0.0.1:{web.port}", "NO_PROXY": "localhost, .near.example"}
     assert read("http://far.example/m.gguf", environ).parts[0].name == "http://far.example/m.gguf"
-    direct = ranges.parsed("http://a.near.example/m.gguf")
-    assert ranges._proxy(direct, environ) is None
-    assert ranges._proxy(direct, {"ALL_PROXY": "http://p:1"}) == "http://p:1"
+    direct = addresses.parsed("http://a.near.example/m.gguf")
+    assert addresses.proxy_for(direct, environ) is None
+    assert addresses.proxy_for(direct, {"ALL_PROXY": "http://p:1"}) == "http://p:1"
     with pytest.raises(ModelError, match=r"cannot reach the proxy 127\.0\.0\.1") as caught:
         read("http://far.example/m.gguf", {"http_proxy": "http://user:s3cr3t@127.0.0.1:1"})
     assert "s3cr3t" not in caught.value.message
@@ -395,7 +395,7 @@ def test_a_proxy_is_used_where_it_shall_be(web: Site) -> None:
 )
 def test_hosts_that_no_proxy_stands_before(address: str, listed: str, direct: bool) -> None:
     environ = {"http_proxy": "http://p:1", "no_proxy": listed}
-    assert (ranges._proxy(ranges.parsed(address), environ) is None) == direct
+    assert (addresses.proxy_for(addresses.parsed(address), environ) is None) == direct
 
 
 # --- TLS ----------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from arriero.base.words import Component, Method, Role, TrialOutcome
 from arriero.command import builtin_flags, parse_command
 from arriero.gguf import Header, describe, read_header, write_model
+from arriero.gguf.header import LazyArray
 from arriero.gguf.presets import tiny
-from arriero.gguf.reader import LazyArray
 from arriero.launch import launch_of
 from arriero.logs.model import Buffer, Failure
 from arriero.machine import Pool

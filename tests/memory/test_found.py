@@ -13,7 +13,7 @@ from arriero.base.sizes import MIB
 from arriero.base.words import Component
 from arriero.command import builtin_flags, parse_command
 from arriero.gguf import Header
-from arriero.gguf.reader import Part
+from arriero.gguf.header import Part
 from arriero.machine import Pool
 from arriero.memory import Planner
 from arriero.record import Plan

@@ -11,7 +11,7 @@ import pytest
 from arriero.base.words import Component
 from arriero.engine.oracle import EngineParams
 from arriero.gguf import Header
-from arriero.gguf.reader import Part
+from arriero.gguf.header import Part
 from arriero.memory.architectures import ARCHITECTURES
 from arriero.memory.caches import cache_tensors, total
 from arriero.memory.hparams import read_hparams

@@ -1,9 +1,9 @@
+from .header import Header as Header
+from .header import LazyArray as LazyArray
+from .header import TensorInfo as TensorInfo
 from .model import MemoryClass as MemoryClass
 from .model import Model as Model
 from .model import describe as describe
-from .reader import Header as Header
-from .reader import LazyArray as LazyArray
-from .reader import TensorInfo as TensorInfo
 from .reader import read_header as read_header
 from .reader import read_source as read_source
 from .remote import open_model as open_model

@@ -14,7 +14,9 @@ from urllib.parse import SplitResult, quote, unquote
 
 from arriero.base.errors import ModelError, NotFoundError, UsageError
 from arriero.base.secret import without_secrets
-from arriero.gguf.ranges import Client, RemoteSource, parsed
+from arriero.gguf.addresses import parsed
+from arriero.gguf.client import Client
+from arriero.gguf.ranges import RemoteSource
 from arriero.gguf.reader import first_part
 from arriero.gguf.source import Source
 

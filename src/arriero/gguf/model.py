@@ -13,7 +13,7 @@ from typing import Final
 from arriero.base import limits
 from arriero.base.errors import ModelError
 from arriero.base.words import MemoryClass as MemoryClass
-from arriero.gguf.reader import Header, LazyArray
+from arriero.gguf.header import Header, LazyArray
 
 
 @dataclass(frozen=True, kw_only=True)

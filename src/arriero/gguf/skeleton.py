@@ -18,8 +18,8 @@ from typing import Final
 
 from arriero.base.errors import ModelError
 from arriero.gguf.format import TYPES_BY_NAME, ValueType
+from arriero.gguf.header import Header, LazyArray, Part, TensorInfo, Value
 from arriero.gguf.model import describe
-from arriero.gguf.reader import Header, LazyArray, Part, TensorInfo, Value
 from arriero.gguf.source import LocalSource, Source
 from arriero.gguf.writer import (
     Encoded,

@@ -23,7 +23,7 @@ from arriero.base.sizes import human
 from arriero.gguf import architectures, vocabulary
 from arriero.gguf.architectures import Tensor, Value
 from arriero.gguf.format import DEFAULT_ALIGNMENT, MAGIC, SCALARS, ValueType
-from arriero.gguf.reader import Scalar
+from arriero.gguf.header import Scalar
 from arriero.gguf.shape import MIXES, Shape
 from arriero.gguf.weights import fill, stored_bytes, stored_type
 

@@ -15,7 +15,7 @@ from typing import Final
 from arriero.base.buffers import HOST
 from arriero.base.words import Component, Method, Role, TrialOutcome
 from arriero.gguf import Header, Model
-from arriero.gguf.reader import LazyArray
+from arriero.gguf.header import LazyArray
 from arriero.launch.context import context
 from arriero.launch.launch import Launch
 from arriero.machine import Pool
