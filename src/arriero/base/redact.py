@@ -14,20 +14,20 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from arriero.base.names import USER, Names
+from arriero.base.aliases import address_alias, login_alias, without_places
+from arriero.base.names import Names
+from arriero.base.parts import DEPTH_CEILING, argvs, blank, is_argv, members, texts
 from arriero.base.places import (
     ANSI,
-    DATA_SUFFIX,
     DOMAIN,
     EMAIL,
-    FIELD_WORDS,
     HEADER_TEXT,
     HOME_USER,
     HOSTNAME,
@@ -35,26 +35,16 @@ from arriero.base.places import (
     LOGIN,
     MAC,
     MACHINE,
-    MORE,
     OWNER,
     PEER,
-    PLACE,
     POD,
-    PUBLIC,
-    ROUTES,
     SERIAL,
     SLOT_FILE,
-    STAMP,
-    STAMPED,
-    SUFFIX,
     UUID,
     V4,
     V6,
-    VERSION,
     WORKER,
     WORKERS,
-    is_address,
-    is_loopback,
     reduced,
 )
 from arriero.base.prompts import PROMPT, PROMPT_FLAGS, PROMPT_NAMES, without_prompts
@@ -72,9 +62,6 @@ from arriero.base.secret import (
 )
 
 _T = TypeVar("_T")
-_DEPTH_CEILING: Final = 64
-_LONGEST_PATH: Final = 4096
-_LONGEST_SUFFIX: Final = 24
 
 
 @cache
@@ -145,7 +132,7 @@ class Redactor:
 
     def learn(self, document: object, *, share: bool = True) -> None:
         """Remember the secrets and names in a document, to remove them from other texts too."""
-        for argv in _argvs(document):
+        for argv in argvs(document):
             for value in secrets_of(argv, {}):
                 self._learn_secret(value)
             for flag, value in pairwise(argv):
@@ -153,13 +140,13 @@ class Redactor:
             self._paths.update(
                 word for word in argv if " " in word and re.match(r"[/~]|[A-Za-z]:[\\/]|\\\\", word)
             )
-        for name, value in _members(document):
+        for name, value in members(document):
             if SECRET_NAME.search(name) or SECRET_FLAG.match(name):
                 for word in (value, *value.split(",")):
                     self._learn_secret(word)
             else:
                 self._names.learn_address(name, value)
-        for text in _texts(document):
+        for text in texts(document):
             self._learn_text(text, share=share)
 
     def scrub(self, document: _T, *, share: bool = False) -> _T:
@@ -210,7 +197,7 @@ class Redactor:
         for found in POD.finditer(text):
             for name in filter(None, found.groups()):
                 self._names.learn_host(name)
-        self._without_places(text)  # the hosts in addresses and shares
+        without_places(self._names, text)  # the hosts in addresses and shares
 
     # -- one text
 
@@ -228,105 +215,15 @@ class Redactor:
 
             for word in {path, json.dumps(path)[1:-1]}:
                 text = text.replace(word, reduced(path))
-        text = self._without_places(text)
-        text = EMAIL.sub(self._login, text)
+        text = without_places(self._names, text)
+        text = EMAIL.sub(partial(login_alias, self._names), text)
         text = UUID.sub("<uuid>", MAC.sub("<mac>", text))
         text = SERIAL.sub(r"\1<serial>", text)
-        text = V6.sub(self._address, text)
-        text = V4.sub(self._address, text)
+        text = V6.sub(partial(address_alias, self._names), text)
+        text = V4.sub(partial(address_alias, self._names), text)
         text = DOMAIN.sub(lambda m: self._names.alias(m[0]), text)
         text = MACHINE.sub(lambda m: self._names.alias(m[0]), text)
         return self._names.without(text)
-
-    def _without_places(self, text: str) -> str:
-        """Replace URLs, network paths and paths in one pass: none is read inside another."""
-        parts: list[str] = []
-        at = 0
-        while found := PLACE.search(text, at):
-            parts.append(text[at : found.start()])
-            new, at = self._place(text, found)
-            parts.append(new)
-        return "".join((*parts, text[at:]))
-
-    def _place(self, text: str, found: re.Match[str]) -> tuple[str, int]:
-        kind, body, end = found.lastgroup, found[0], found.end()
-        if kind == "url":
-            return self._url(body), end
-        if kind == "filepath":
-            return found["file"] + reduced(found["filepath"]), end
-        if kind == "remote":
-            return self._remote(body), end
-        if kind == "unc":
-            server = re.split(r"\\+", body.lstrip("\\"), maxsplit=1)[0]
-            if server not in {"?", ".", "wsl$", "wsl.localhost"}:
-                self._names.learn_host(server)
-            return reduced(body), end
-        if kind == "relative":
-            keep = not DATA_SUFFIX.search(body) and not re.search("/(?:home|Users)/", body)
-            return (body if keep else reduced(body)), end
-        if kind in {"unix", "home"}:
-            quoted = text[found.start() - 1 : found.start()] if found.start() else ""
-            if quoted in {"'", '"'} and not body.startswith("%"):
-                close = text.find(quoted, end, end + 300)
-                line = text.find("\n", end, end + 300)
-                if close > end and (line < 0 or close < line) and text[end] == " ":
-                    body, end = text[found.start() : close], close
-            start = found.start()
-            while (
-                end - start < _LONGEST_PATH
-                and not SUFFIX.search(text, max(start, end - _LONGEST_SUFFIX), end)
-                and (more := MORE.match(text, end))
-            ):
-                body, end = body + more[0], more.end()
-        return reduced(body), end
-
-    def _remote(self, body: str) -> str:
-        login, _, host = body[:-1].rpartition("@")
-        if host.lower() in FIELD_WORDS | ROUTES or SUFFIX.search(host):
-            return body
-        self._names.learn_user(login)
-        self._names.learn_host(host)
-        return f"{USER}@{self._names.alias(host)}:" if login else f"{self._names.alias(host)}:"
-
-    def _url(self, url: str) -> str:
-        scheme, slashes, rest = re.split(r"(:(?:\\?/){2})", url, maxsplit=1)
-        authority, path = re.match(r"([^/?#\\]*)(.*)", rest, re.DOTALL).groups()  # type: ignore[union-attr]  # it always matches
-        login, at, place = authority.rpartition("@")
-        bracketed = re.match(r"\[([^\]]*)\](.*)", place)
-        host, port = bracketed.groups() if bracketed else re.match(r"([^:]*)(.*)", place).groups()  # type: ignore[union-attr]  # it always matches
-        self._names.learn_user(login.partition(":")[0].strip("*"))
-        if scheme.lower() == "hf" or PUBLIC.match(host):
-            return url
-        if not is_loopback(host):
-            host = self._names.alias(host) if host else host
-            self._names.learn_host(place.rpartition(":")[0] if port and not bracketed else place)
-        elif bracketed:
-            host = f"[{host}]"
-        path = path.replace("\\/", "/").partition("?")[0].partition("#")[0]
-        tail = re.search(r"[),.;:\]]*\Z", path)
-        path, end = (path[: tail.start()], tail[0]) if tail else (path, "")
-        if path.strip("/") and not set(path.strip("/").split("/")) <= ROUTES:
-            path = "/" + reduced(path).lstrip("/")
-        return f"{scheme}{slashes}{SECRET + at if login else ''}{host}{port}{path}{end}"
-
-    def _login(self, found: re.Match[str]) -> str:
-        user, host = found.groups()
-        if re.fullmatch(r"sha256|[0-9a-f]{7,40}|v?[\d.]+", host):
-            return found[0]
-        if re.search(r"\.[A-Za-z]{2,}\Z", host):
-            return "<email>"
-        return f"{user if user in FIELD_WORDS else USER}@{self._names.alias(host)}"
-
-    def _address(self, found: re.Match[str]) -> str:
-        text = found[0]
-        address = text.partition("%")[0]
-        if STAMP.match(text) and STAMPED.match(found.string, found.end()):
-            return text
-        if not is_address(address) or is_loopback(address):
-            return text
-        if VERSION.search(found.string, max(0, found.start() - 16), found.start()):
-            return text
-        return self._names.alias(address)
 
     # -- documents
 
@@ -334,7 +231,7 @@ class Redactor:
         return self._shared(text) if share else self._without_secrets(text)
 
     def _scrub(self, value: Any, share: bool, depth: int) -> Any:
-        if depth > _DEPTH_CEILING:
+        if depth > DEPTH_CEILING:
             return None  # better lost than revealed
         if isinstance(value, Enum):
             return value
@@ -361,15 +258,15 @@ class Redactor:
     def _member(self, key: object, item: Any, share: bool, depth: int) -> Any:
         name = key if isinstance(key, str) else ""
         if SECRET_NAME.search(name) or SECRET_FLAG.match(name):
-            return _blank(item, SECRET)
+            return blank(item, SECRET)
         if share and (name in PROMPT_NAMES or name in PROMPT_FLAGS):
-            return _blank(item, PROMPT)
+            return blank(item, PROMPT)
         return self._scrub(item, share, depth)
 
     def _sequence(self, items: Sequence[Any], share: bool, depth: int) -> Iterable[Any]:
         if not items or not all(isinstance(item, str) and type(item) is str for item in items):
             return [self._scrub(item, share, depth) for item in items]
-        if _is_argv(items):
+        if is_argv(items):
             return self._argv(items, share)
         # Lines of one log: a key or a prompt may span several.
         whole = "\n".join(items)
@@ -394,61 +291,3 @@ class Redactor:
                 else:
                     yield self._text(word, share)
             before = word
-
-
-def _blank(item: Any, word: str) -> Any:
-    """The value without its texts; numbers and nulls reveal nothing and are kept."""
-    if isinstance(item, Enum):
-        return item
-    if isinstance(item, str):
-        return word if item else item
-    if isinstance(item, Mapping):
-        return {}
-    if isinstance(item, list | tuple):
-        return type(item)(_blank(part, word) for part in item)
-    return item
-
-
-def _is_argv(items: Sequence[Any]) -> bool:
-    return any(isinstance(item, str) and re.match(r"--?[A-Za-z]", item) for item in items)
-
-
-def _walk(value: object, depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Every part of a document with the name of the member that holds it."""
-    if depth > _DEPTH_CEILING:
-        return
-    if isinstance(value, msgspec.Struct):
-        value = {name: getattr(value, name) for name in value.__struct_fields__}
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield "", key
-            yield str(key), item
-            yield from _walk(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield "", item
-            yield from _walk(item, depth + 1)
-
-
-def _texts(document: object) -> Iterator[str]:
-    if isinstance(document, str):
-        yield document
-    for _, part in _walk(document):
-        if isinstance(part, str) and not isinstance(part, Enum):
-            yield part
-
-
-def _members(document: object) -> Iterator[tuple[str, str]]:
-    for name, part in _walk(document):
-        values = part if isinstance(part, list | tuple) else (part,)
-        for value in values:
-            if name and isinstance(value, str) and not isinstance(value, Enum):
-                yield name, value
-
-
-def _argvs(document: object) -> Iterator[list[str]]:
-    for part in (document, *(part for _, part in _walk(document))):
-        if not isinstance(part, list | tuple) or not all(isinstance(word, str) for word in part):
-            continue
-        if _is_argv(part):
-            yield list(part)
