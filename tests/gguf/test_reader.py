@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from arriero.base import limits
 from arriero.base.errors import ArrieroError, ModelError, NotFoundError
 from arriero.base.sizes import MIB
-from arriero.gguf import architectures, reader
+from arriero.gguf import architectures, file_reader
 from arriero.gguf.format import ValueType
 from arriero.gguf.header import Header, LazyArray
 from arriero.gguf.presets import tiny
@@ -91,7 +91,7 @@ def test_everything_of_a_small_file(order: str, version: int) -> None:
 
 
 def test_strings_across_many_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_CHUNK", 64)
+    monkeypatch.setattr(file_reader, "_CHUNK", 64)
     words = ["x" * (i * 7 % 90) for i in range(500)]
     header = read(Gguf().strings("tokens", words).string("end", "reached").build())
     assert header.metadata["end"] == "reached"
