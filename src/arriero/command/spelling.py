@@ -53,17 +53,31 @@ def respelled(
     quoted = _without_secrets(command, asked)
     if written is None:
         return tuple(quoted), _notes((), asked)
-    places = written.places
-    if not written.source or any(at is not None and at >= len(places) for at in command.origins):
-        note = f"{written.path} has no command line of its own: this one is for a shell"
-        return tuple(quoted), _notes((note,), asked)
-    if any(is_hidden(c) and c != "\n" for one in written.source for c in one.text):
-        note = f"{written.path} contains control characters: its words are quoted anew"
-        return tuple(quoted), _notes((note,), asked)
+    if why := _not_kept(command, written):
+        return tuple(quoted), _notes((why,), asked)
     again = _Again(
-        frozenset(places), lambda text: scrub(_masked(text, command.secrets())),
-        written.dialect, dict(zip(places, written.words, strict=True)), asked,
+        frozenset(written.places), lambda text: scrub(_masked(text, command.secrets())),
+        written.dialect, dict(zip(written.places, written.words, strict=True)), asked,
     )  # fmt: skip
+    first = _placed(command, written, quoted, again)
+    words = _line(written, first, again)
+    if written.dialect is not Dialect.SHELL:
+        again.notes.append(f"quoted for a shell: {written.path} has its own way of quoting")
+    return tuple(words), _notes((*written.unkept, *again.notes), asked, " ".join(words))
+
+
+def _not_kept(command: Command, written: Written) -> str:
+    """Why the text of the file cannot be printed, so that its words are quoted; empty if it can."""
+    beyond = any(at is not None and at >= len(written.places) for at in command.origins)
+    if not written.source or beyond:
+        return f"{written.path} has no command line of its own: this one is for a shell"
+    if any(is_hidden(c) and c != "\n" for one in written.source for c in one.text):
+        return f"{written.path} contains control characters: its words are quoted anew"
+    return ""
+
+
+def _placed(command: Command, written: Written, quoted: list[str], again: _Again) -> list[str]:
+    """Tell ``again`` which words are at which place; the new words before all of them."""
     safe = command.safe_argv()
     first: list[str] = []
     new = first
@@ -71,7 +85,7 @@ def respelled(
         if origin is None:
             new.append(quoted[at])
             continue
-        place = places[origin]
+        place = written.places[origin]
         again.kept[place] = quoted[at]
         if written.contained and origin == written.program and written.dialect is not Dialect.SHELL:
             again.kept[place] = quote(_text_at(written.source, place) or quoted[at])  # the image
@@ -79,19 +93,20 @@ def respelled(
             again.secret.add(place)
         new = again.after.setdefault(place, [])
     if written.contained:
-        first = [part for word in first for part in ("-e", word)]
-    elif first and places[0] > 0:
-        first.insert(0, "env")
+        return [part for word in first for part in ("-e", word)]
+    return ["env", *first] if first and written.places[0] > 0 else first
+
+
+def _line(written: Written, first: list[str], again: _Again) -> list[str]:
+    """The words to print: each text of the file in turn, the new ones where they belong."""
     words: list[str] = []
     at = 0
     for spelling in written.source:
-        if at <= places[0] < at + spelling.count:
+        if at <= written.places[0] < at + spelling.count:
             words += first
         words += again.words(spelling, at)
         at += spelling.count
-    if written.dialect is not Dialect.SHELL:
-        again.notes.append(f"quoted for a shell: {written.path} has its own way of quoting")
-    return tuple(words), _notes((*written.unkept, *again.notes), asked, " ".join(words))
+    return words
 
 
 def _text_at(source: tuple[Spelling, ...], place: int) -> str | None:
