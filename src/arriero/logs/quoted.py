@@ -265,8 +265,9 @@ class Listener(Generic[_T]):
 
 
 def _task(text: str) -> int | None:
-    """The task that a line of the loop is about."""
-    found = _TASK.search(text, 0, 120)
+    """The task that a line of the loop is about: what it repeats may name any other."""
+    loop = _LOOP.match(text)
+    found = _TASK.search(text, 0, loop.end()) if loop else None
     return int(found[1]) if found else None
 
 
