@@ -95,6 +95,7 @@ def _compare(new: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_planted_difference_of_value_and_one_of_wording(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests").symlink_to(ROOT / "tests")
@@ -118,6 +119,7 @@ def test_a_planted_difference_of_value_and_one_of_wording(tmp_path: Path) -> Non
     assert "+ Another title." in found.stdout
 
 
+@pytest.mark.thorough
 def test_a_checkout_that_cannot_answer_is_no_difference(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "tests").symlink_to(ROOT / "tests")

@@ -80,6 +80,7 @@ def test_a_package_has_the_names_of_its_stub(stub: Path) -> None:
         package.nothing  # noqa: B018
 
 
+@pytest.mark.thorough
 def test_loading_everything_at_once_works_too() -> None:
     """What ``EAGER_IMPORT`` is for: no import depends on what was loaded before it."""
     rooms = [".".join(("arriero", p.parent.name)) for p in SOURCE.glob("*/__init__.pyi")]

@@ -117,6 +117,7 @@ def test_the_same_as_a_document(
     assert error["id"]
 
 
+@pytest.mark.thorough
 def test_a_key_typed_in_the_wrong_place_is_not_repeated(place: Place) -> None:
     for command in (
         "diagnose llama-server --api-key planted-key-1 -m x",

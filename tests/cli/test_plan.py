@@ -73,6 +73,7 @@ def test_the_nearest_option_is_named(place: Place, model: Path) -> None:
     assert said.err == ""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("url", "status", "names"),
     [

@@ -70,6 +70,7 @@ def test_published_models_take_no_disk(place: Place) -> None:
     assert found["source"] is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "status", "names"),
     [

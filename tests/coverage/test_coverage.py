@@ -38,6 +38,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_page_is_what_the_script_makes(rows: list[Any]) -> None:
     page = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
     assert SCRIPT.page(rows) == page, "run scripts/coverage_page.py"

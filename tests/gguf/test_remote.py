@@ -407,6 +407,7 @@ def test_no_tls_where_it_is_expected(web: Site) -> None:
     assert caught.value.hint == "check whether it needs http://"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 def test_certificates_and_encryption_that_would_be_lost(tmp_path: Path, web: Site) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"

@@ -93,6 +93,7 @@ def refused(path: Path) -> str:
     return said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(

@@ -378,6 +378,7 @@ PLANTED = [planted_diagnosis, planted_plan, planted_verification, planted_explan
 Maker = Callable[[], tuple[Any, list[str]]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("make", "form"),
     [
