@@ -16,6 +16,7 @@ BUILDS = (10068, 10092, 10434)
 
 # A change is judged by the same examples each time; elsewhere every run looks at new ones.
 settings.register_profile("ci", derandomize=True)
+settings.register_profile("quick", max_examples=20)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
@@ -26,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="what needs no engine and little time; of sampled tests every n-th case",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

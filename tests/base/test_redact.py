@@ -305,7 +305,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.thorough
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("unit", HOSTILE.split("|"))
 def test_hostile_text_takes_linear_time(unit: str) -> None:

@@ -82,7 +82,7 @@ def test_a_repair_keeps_the_spelling_of_what_it_leaves_alone(place: Place) -> No
     assert "the command in quotes is printed alone" in said.only_complaint()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [

@@ -78,7 +78,7 @@ def test_several_logs_are_one_document(logs: Place) -> None:
     assert "failed.log" in both.out
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "data",
     [

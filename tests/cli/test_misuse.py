@@ -89,7 +89,7 @@ def furnished(place: Place) -> Place:
     return place
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("command", "status", "names"), CASES, ids=[str(c[0]) for c in CASES])
 def test_one_line_says_what_is_wrong(
     furnished: Place, model: Path, command: str | list[Word], status: int, names: str
@@ -101,7 +101,7 @@ def test_one_line_says_what_is_wrong(
     assert names in said.only_complaint()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("command", "status", "names"), CASES[::4], ids=[str(c[0]) for c in CASES[::4]]
 )

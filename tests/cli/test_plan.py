@@ -51,7 +51,7 @@ MISUSE: list[tuple[str | list[Word], int, str]] = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("command", "status", "names"), MISUSE, ids=[str(c[0]) for c in MISUSE])
 def test_one_line_says_what_is_wrong(
     place: Place, model: Path, command: str | list[Word], status: int, names: str

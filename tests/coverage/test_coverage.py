@@ -15,6 +15,7 @@ from arriero.base.words import Component, Kind
 from arriero.gotchas import registry
 from arriero.logs.notices import NOTICES
 
+pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
 
 
@@ -38,7 +39,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return found
 
 
-@pytest.mark.thorough
 def test_the_page_is_what_the_script_makes(rows: list[Any]) -> None:
     page = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
     assert SCRIPT.page(rows) == page, "run scripts/coverage_page.py"

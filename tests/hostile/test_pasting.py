@@ -118,7 +118,7 @@ def fixed(path: Path) -> tuple[Command, str]:
     return command, " ".join(spelled)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_fixed_command_of_a_file(form: str, tmp_path: Path) -> None:
     name, write, without = FORMS[form]

@@ -74,6 +74,7 @@ def test_the_whole_logs_hold_every_buffer() -> None:
     assert named >= {Component.WEIGHTS, Component.KV, Component.RS, Component.COMPUTE}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_log_that_lost_lines_names_the_right_component_or_none(name: str) -> None:
     for how, text in shortened(name):

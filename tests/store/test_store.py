@@ -174,6 +174,7 @@ def test_a_directory_with_odd_characters(tmp_path: Path) -> None:
     assert [entry.id for entry in store.list()] == ["diag-1"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", ["overwritten", "cut", "scribbled"])
 def test_a_damaged_history_is_put_aside_never_deleted(store: Store, damage: str) -> None:
     for n in range(30):
