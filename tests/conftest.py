@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent.name == "provoked":
             item.add_marker(pytest.mark.flaky(reruns=2))
     if config.getoption("quick"):
-        kept = list(_quick(items))
-        config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
-        items[:] = kept
+        kept = {*_quick(items)}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 def _quick(items: list[pytest.Item]) -> Iterator[pytest.Item]:
