@@ -13,8 +13,36 @@ from arriero.gotchas import Entry, registry
 
 ROOT = Path(arriero.__file__).parent
 NOT_VERBS = frozenset(
-    "a an the this that these it its there is are was were do does did has have "
-    "had no not what which who where when why how".split()
+    [
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "it",
+        "its",
+        "there",
+        "is",
+        "are",
+        "was",
+        "were",
+        "do",
+        "does",
+        "did",
+        "has",
+        "have",
+        "had",
+        "no",
+        "not",
+        "what",
+        "which",
+        "who",
+        "where",
+        "when",
+        "why",
+        "how",
+    ]
 )
 """Words with which no instruction begins: articles, pronouns, questions."""
 
