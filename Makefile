@@ -54,7 +54,7 @@ test-all: $(if $(FAST),setup engines,test)
 
 bench: setup engines
 	$(BIN)/python -m pip install --quiet --group bench
-	@for b in bench/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	@for b in bench/[!_]*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 # docs/cli.md is kept, and a test holds it to the commands; the pages about gotchas are not kept.
 docs: setup
