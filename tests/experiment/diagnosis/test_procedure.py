@@ -178,8 +178,13 @@ def test_a_slow_model_is_searched_without_its_weights(
     searched = [trials[n] for n in edge.trials]
     assert any("-m" in trial.change or "--model" in trial.change for trial in searched)
     real = [t for t in searched if t.purpose.endswith("confirmed with weights")]
-    assert [t.outcome for t in real] == [TrialOutcome.SERVED, TrialOutcome.FAILED]
-    assert [t.change["-np"][1] for t in real] == [edge.served, edge.fails]
+    serving, failing = real
+    # a slot from the edge the real one may end otherwise on a busy machine: nothing is claimed then
+    served = serving.change["-np"][1] if serving.outcome is TrialOutcome.SERVED else None
+    assert edge.served == served
+    assert ("did not confirm" in edge.note) == (served is None)
+    assert failing.outcome is TrialOutcome.FAILED
+    assert failing.change["-np"][1] == edge.fails
     assert any("without weights" in note for note in found.notes)
 
 
