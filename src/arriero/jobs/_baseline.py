@@ -175,17 +175,7 @@ def _model(command: Command, cwd: Path) -> tuple[Path | None, ModelRecord | None
             raise
         # The engine may still say more about it; the trial shows what it says.
         return path, ModelRecord(path=typed, problem=error.message, file_bytes=_size(path))
-    return path, ModelRecord(
-        path=typed,
-        arch=about.arch,
-        name=about.name,
-        memory_class=about.memory_class,
-        n_layer=about.n_layer,
-        n_recurrent_layer=about.n_recurrent_layer,
-        n_ctx_train=about.n_ctx_train,
-        n_vocab=about.n_vocab,
-        file_bytes=about.file_bytes,
-    )
+    return path, ModelRecord.of(typed, about)
 
 
 def _size(path: Path) -> int | None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from arriero.base.words import LimitKind, MemoryClass
+
+if TYPE_CHECKING:
+    from arriero.gguf import Model
 
 
 class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +62,21 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     n_vocab: int | None = None
     file_bytes: int | None = None
     problem: str = ""
+
+    @classmethod
+    def of(cls, path: str, about: Model) -> ModelRecord:
+        """The record of a model whose header was read; ``path`` as the user typed it."""
+        return cls(
+            path=path,
+            arch=about.arch,
+            name=about.name,
+            memory_class=about.memory_class,
+            n_layer=about.n_layer,
+            n_recurrent_layer=about.n_recurrent_layer,
+            n_ctx_train=about.n_ctx_train,
+            n_vocab=about.n_vocab,
+            file_bytes=about.file_bytes,
+        )
 
 
 class EngineRecord(msgspec.Struct, frozen=True, kw_only=True):

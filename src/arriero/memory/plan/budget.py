@@ -11,7 +11,6 @@ import msgspec
 from arriero.base.buffers import pool_of
 from arriero.base.words import Component
 from arriero.engine.oracle import DryRun
-from arriero.gguf import Model
 from arriero.launch import Launch
 from arriero.memory.caches import refusal
 from arriero.memory.calibration import corrected
@@ -70,7 +69,7 @@ def budget(basis: Basis, launch: Launch, reserved: int, answers: Answers | None)
     lacking = True if refused else _lacks(inputs, asking, dry)
     fits = False if lacking else all_fit(pools)
     return Plan(
-        model=_model_record(basis.about, inputs),
+        model=ModelRecord.of(str(inputs.params.model), basis.about),
         context=_context(inputs, context, dry),
         buffers=placed(lines, pools),
         pools=pools,
@@ -210,20 +209,6 @@ def _overfull(
 
 
 # --- the document -------------------------------------------------------------------------------
-
-
-def _model_record(about: Model, inputs: Inputs) -> ModelRecord:
-    return ModelRecord(
-        path=str(inputs.params.model),
-        arch=about.arch,
-        name=about.name,
-        memory_class=about.memory_class,
-        n_layer=about.n_layer,
-        n_recurrent_layer=about.n_recurrent_layer,
-        n_ctx_train=about.n_ctx_train,
-        n_vocab=about.n_vocab,
-        file_bytes=about.file_bytes,
-    )
 
 
 def _context(
