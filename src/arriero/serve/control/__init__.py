@@ -1,0 +1,1 @@
+"""What is under ``/arriero/``: status, incidents, metrics and the page."""

@@ -1,0 +1,1 @@
+"""HTTP/1.1 on both sides: clients in front, the engine behind."""

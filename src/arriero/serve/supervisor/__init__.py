@@ -1,0 +1,1 @@
+"""Keeping one engine alive: start, watch, classify, start again, give up."""
