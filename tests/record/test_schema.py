@@ -16,7 +16,7 @@ from arriero import record
 from arriero.base.errors import UsageError
 from arriero.record import SCHEMAS, document_type, encode, json_schema
 from tests import examples
-from tests.report import plans
+from tests.report import plans, served
 
 PATH = record.__path__
 CONTRACT = {
@@ -48,6 +48,16 @@ CONTRACT = {
     "plan.buffers": "component device bytes method upper_bound",
     "plan.pools": "name devices total free limited_by planned margin headroom fits starts outgrows",
     "plan.advice": "change cost saves argv",
+    "status": "schema state engine gates requests memory incidents",
+    "status.engine": "pid build argv ready_s restarts",
+    "status.requests": "received answered held replayed continued refused error_events lost "
+    "executed_twice",
+    "status.memory": "pool planned actual total",
+    "incident": "schema id at verdict signal status lost_context_tokens requests down_s action log",
+    "incident.verdict": "kind component device bytes phase fatal line text not_this evidence",
+    "incident.requests": "replayed continued",
+    "incidents": "schema incidents",
+    "event": "schema event id verdict",
 }
 WORDS = {
     "component": "weights kv rs compute graph output prompt_cache checkpoints mmproj draft pool",
@@ -64,6 +74,10 @@ MAKERS: dict[str, Callable[[], msgspec.Struct]] = {
     "verification": examples.example_verification,
     "run": examples.example_run,
     "plan": plans.example,
+    "status": served.status,
+    "incident": served.incident,
+    "incidents": served.incidents,
+    "event": served.event,
 }
 
 

@@ -142,6 +142,32 @@ class Cost(StrEnum):
         return list(Cost).index(self)
 
 
+class ServerState(StrEnum):
+    """Of a server that stays up."""
+
+    STARTING = "starting"
+    READY = "ready"
+    """Its engine has answered a completion."""
+    RECOVERING = "recovering"
+    """The engine was lost; requests are held until it is back."""
+    DRAINING = "draining"
+    """It ends when what it has is answered; nothing new is taken."""
+    FAILED = "failed"
+    """Given up."""
+
+
+class Recovery(StrEnum):
+    """What was done when an engine was lost."""
+
+    RESTART = "restart"
+    """The same command again."""
+    SMALLER = "smaller"
+    """The next smaller command that fits."""
+    WITHOUT_WORKER = "without_worker"
+    """The command without the worker that is gone."""
+    GIVE_UP = "give_up"
+
+
 class ReportFormat(StrEnum):
     """How a record is laid out for others to read."""
 

@@ -19,6 +19,7 @@ from .diagnosis import Verdict as Verdict
 from .diagnosis import WorstCase as WorstCase
 from .error import ErrorBody as ErrorBody
 from .error import ErrorDocument as ErrorDocument
+from .event import Event as Event
 from .explanation import Explanation as Explanation
 from .explanation import Explanations as Explanations
 from .explanation import KnownFailure as KnownFailure
@@ -39,6 +40,9 @@ from .history import NOT_KEPT as NOT_KEPT
 from .history import History as History
 from .history import HistoryEntry as HistoryEntry
 from .history import was_kept as was_kept
+from .incident import Incident as Incident
+from .incident import IncidentRequests as IncidentRequests
+from .incident import Incidents as Incidents
 from .plan import Advice as Advice
 from .plan import FrontierPoint as FrontierPoint
 from .plan import HeaderReads as HeaderReads
@@ -54,6 +58,13 @@ from .run import RunSettings as RunSettings
 from .schema import json_schema as json_schema
 from .skeleton import SkeletonRecord as SkeletonRecord
 from .skeleton import SkeletonScale as SkeletonScale
+from .status import Gate as Gate
+from .status import MemoryUse as MemoryUse
+from .status import RequestCounts as RequestCounts
+from .status import ServedEngine as ServedEngine
+from .status import ServedTokens as ServedTokens
+from .status import SlotUse as SlotUse
+from .status import Status as Status
 from .trial import Peak as Peak
 from .trial import Requests as Requests
 from .trial import Sample as Sample

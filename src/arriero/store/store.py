@@ -31,6 +31,7 @@ from arriero.record import (
     Diagnosis,
     Explanation,
     HistoryEntry,
+    Incident,
     Peak,
     Plan,
     Run,
@@ -409,6 +410,10 @@ def _summary(document: msgspec.Struct) -> str:
             return f"{verdict}: {requests.ok} of {requests.sent} requests, {document.target}"
         case Explanation(failure=failure):
             return _failure(failure) if failure else f"no failure: {document.outcome}"
+        case Incident(verdict=failure, action=action, down_s=down):
+            parts = [document.signal] if document.signal else []
+            parts += [_failure(failure), *([action.value.replace("_", " ")] if action else [])]
+            return "; ".join([*parts, *([f"down {down:.1f} s"] if down is not None else [])])
         case Plan(fits=fits):
             verdict = {True: "fits", False: "does not fit", None: "may fit"}[fits]
             if fits is None and document.starts and document.outgrows:

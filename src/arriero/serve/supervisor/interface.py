@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
+from arriero.base.words import ServerState
 from arriero.serve.apis.interface import Defaults
 from arriero.serve.http.interface import Upstream
 
-
-class State(StrEnum):
-    """Of a supervised engine, as the contract has it."""
-
-    STARTING = "starting"
-    READY = "ready"
-    RECOVERING = "recovering"
-    DRAINING = "draining"
-    FAILED = "failed"
+State = ServerState
+"""Of a supervised engine, as the contract has it."""
 
 
 class GaveUpError(Exception):
