@@ -246,6 +246,7 @@ class Server:
 
     async def stream(self, asked: Asked, shape: Shape, out: Out) -> None:
         out.begin(200, "text/event-stream")
+        out.ends = True  # as the real one does, though it has announced to stay
         self.phase("head", asked.job, out)
         for event in shape.first():
             out.piece(event)
