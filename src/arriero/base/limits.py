@@ -54,6 +54,8 @@ SLOT_CONTEXT: Final = (1 << 31) - 1
 DOCUMENT: Final = 64 * MIB
 """Bytes of one of Arriero's own documents."""
 KEY_FILE: Final = 64 * KIB
+CONFIG_FILE: Final = 256 * KIB
+"""Bytes of a file of settings."""
 
 
 def open_regular(path: Path) -> BinaryIO:
