@@ -164,22 +164,26 @@ def answered(cached: int, read: int) -> bytes:
     return b'data: {"timings":{"cache_n":%d,"prompt_n":%d,"x":1}}\n\n' % (cached, read)
 
 
+def told(kept: Contexts) -> Proof:
+    return kept.proof
+
+
 def test_only_what_was_reused_is_believed(tmp_path: Path) -> None:
     slots, kept = Slots(tmp_path, {0: 500}), contexts(tmp_path)
     asyncio.run(kept.save(slots.call))
     kept.heard(answered(0, 500))
-    assert kept.proof is Proof.NONE, "nothing was restored"
+    assert told(kept) is Proof.NONE, "nothing was restored"
     asyncio.run(kept.restore(slots.call, 1))
     kept.heard(answered(0, 5))
-    assert kept.proof is Proof.NONE, "a short prompt continues nothing"
+    assert told(kept) is Proof.NONE, "a short prompt continues nothing"
     kept.heard(answered(480, 25))
-    assert kept.proof is Proof.SHOWN
+    assert told(kept) is Proof.SHOWN
     for _ in range(3):
         assert not kept.off
         asyncio.run(kept.restore(slots.call, 1))
         kept.heard(answered(0, 505))
         kept.heard(answered(480, 25))  # its own, by now
-        assert kept.proof is Proof.REFUTED
+        assert told(kept) is Proof.REFUTED
     assert "read again" in kept.off
     assert files(tmp_path) == set()
 
