@@ -1,0 +1,1 @@
+"""The endpoints under ``/arriero/``, the page among them."""
