@@ -108,7 +108,7 @@ class Watch:
         """None if it is ready or has ended; otherwise why it counts as hanging."""
         patience = self.bench.patience
         pulse, since = None, time.monotonic()
-        stopped = _StoppedClock(running.pid)
+        stopped = StoppedClock(running.pid)
         while running.poll() is None:
             with self._lock:
                 if self._reader.ready:
@@ -142,7 +142,7 @@ class Watch:
 
     async def until_loaded(self, load: asyncio.Task[Any], running: Running) -> str | None:
         """None if the load has ended; otherwise why the engine counts as hanging."""
-        stopped = _StoppedClock(running.pid)
+        stopped = StoppedClock(running.pid)
         while not load.done():
             await asyncio.wait({load}, timeout=0.25)
             now = time.monotonic()
@@ -153,7 +153,7 @@ class Watch:
         return None
 
 
-class _StoppedClock:
+class StoppedClock:
     """How long a process has been in the stopped state (T)."""
 
     def __init__(self, pid: int) -> None:
