@@ -53,7 +53,9 @@ class Examiner:
             )  # fmt: skip
             return Verdict(failure, blames_requests=False, memory=False)
         end = run.exit
-        reading, phase = run.log.read(end.status if end is not None else None)
+        # how Arriero ended it says nothing of why
+        status = end.status if end is not None and run.condemned is None else None
+        reading, phase = run.log.read(status)
         oom = (end is not None and end.oom_kills > 0) or oom_kills() > self._oom_kills
         if run.ready_at is not None:
             phase = Phase.SERVING

@@ -48,7 +48,7 @@ def private(command: Command, engine: Engine) -> Private:
     keys and certificates are the front door's: they go, as flags and as variables.
     """
     scratch = _scratch()
-    command = engine.show_sizes(command)
+    command = engine.show_sizes(command.with_program(str(engine.path)))
     hidden = set()
     for name in _FRONT:
         flag = command.flags.get(name)
