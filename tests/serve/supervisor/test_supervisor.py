@@ -216,10 +216,8 @@ def test_it_is_given_up_with_the_reason(keeping: Keeping) -> None:
     async def run() -> None:
         policy = Policy(restarts=2, seconds=600, first_pause=0.01)
         async with keeping(options={"policy": policy}) as kept:
-            generation = 0
-            for _ in range(3):
-                await kept.after(generation)
-                generation += 1
+            for generation in range(1, 4):
+                await kept.after(generation - 1)
                 os.kill(kept.pid, signal.SIGKILL)
                 await kept.supervisor.lost(generation, "test")
             with pytest.raises(GaveUpError, match=r"restarted 2 times .* \(--restarts 2/600\)"):
@@ -271,7 +269,8 @@ def test_a_load_that_fails_for_good_is_not_tried_for_ever(keeping: Keeping) -> N
 
 ALLOCATION = (
     "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 17179869184",
-    "llama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers",
+    "llama_init_from_model: failed to initialize the context: "
+    "failed to allocate compute pp buffers",
 )
 
 
