@@ -269,8 +269,6 @@ def test_a_load_that_fails_for_good_is_not_tried_for_ever(keeping: Keeping) -> N
 
 ALLOCATION = (
     "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 17179869184",
-    "llama_init_from_model: failed to initialize the context: "
-    "failed to allocate compute pp buffers",
 )
 
 
