@@ -51,6 +51,10 @@ class Kept:
         return live
 
     @property
+    def state(self) -> State:
+        return self.supervisor.state
+
+    @property
     def pid(self) -> int:
         pid = self.supervisor.view().pid
         assert pid is not None
@@ -101,13 +105,13 @@ def keeping(tmp_path: Path) -> Keeping:
 def test_ready_is_a_completion_that_was_answered(keeping: Keeping) -> None:
     async def run() -> None:
         async with keeping() as kept:
-            assert kept.supervisor.state is State.STARTING
+            assert str(kept.state) == "starting"
             live = await kept.ready()
             accepted = [entry for entry in kept.home.ledger() if entry["what"] == "accepted"]
             assert [entry["path"] for entry in accepted] == ["/completion"]
             assert (live.generation, live.n_slots, live.n_ctx_slot) == (1, 1, 4096)
             assert live.defaults.top_k == 40
-            assert kept.supervisor.state is State.READY
+            assert str(kept.state) == "ready"
             assert kept.events == [Event.ready(kept.pid, kept.supervisor.view().ready_s or -1)]
         with pytest.raises(GaveUpError, match="stopped"):
             await kept.supervisor.serving()
@@ -222,7 +226,7 @@ def test_it_is_given_up_with_the_reason(keeping: Keeping) -> None:
                 await kept.supervisor.lost(generation, "test")
             with pytest.raises(GaveUpError, match=r"restarted 2 times .* \(--restarts 2/600\)"):
                 await kept.ready()
-            assert kept.supervisor.state is State.FAILED
+            assert kept.state is State.FAILED
             assert [one.action for one in kept.supervisor.incidents] == [
                 Recovery.RESTART,
                 Recovery.RESTART,
