@@ -11,8 +11,8 @@ import click
 from arriero import __version__
 
 COMMANDS: Final = (
-    *("check", "diagnose", "explain", "gotchas", "history"),
-    *("plan", "report", "schema", "skeleton", "verify"),
+    *("check", "diagnose", "explain", "gotchas", "history", "incidents"),
+    *("plan", "report", "schema", "skeleton", "status", "verify"),
 )
 
 

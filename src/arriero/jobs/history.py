@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from arriero.base.errors import UsageError
-from arriero.record import Diagnosis, Explanation, History, Plan, Verification
+from arriero.record import Diagnosis, Explanation, History, Incident, Plan, Verification
 from arriero.store import Store
 
-Document = Diagnosis | Explanation | Verification | Plan
+Document = Diagnosis | Explanation | Verification | Plan | Incident
 
 
 def entries(store: Store, count: int) -> History:

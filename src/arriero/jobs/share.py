@@ -9,11 +9,19 @@ from arriero.base.errors import RecordError
 from arriero.base.paths import StrPath
 from arriero.base.redact import Redactor
 from arriero.base.words import ReportFormat
-from arriero.record import Diagnosis, Explanation, Plan, Verification, write_document, write_whole
+from arriero.record import (
+    Diagnosis,
+    Explanation,
+    Incident,
+    Plan,
+    Verification,
+    write_document,
+    write_whole,
+)
 from arriero.record.sharing import shared
 from arriero.report.formats import layout_of
 
-Document = Diagnosis | Explanation | Verification | Plan
+Document = Diagnosis | Explanation | Verification | Plan | Incident
 
 
 def render(document: Document, form: ReportFormat, redactor: Redactor) -> str:

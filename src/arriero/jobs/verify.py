@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,7 +19,8 @@ from arriero.jobs._baseline import Ground, survey
 from arriero.jobs._bench import bench_of
 from arriero.jobs._engine import failure_of, misfit_of
 from arriero.jobs._runs import Recorder
-from arriero.launch import Mode, Serving
+from arriero.jobs._server import reason_of, server_at, without_login
+from arriero.launch import Serving
 from arriero.logs.model import Failure
 from arriero.machine.cpu import INSTEAD
 from arriero.process import Limit, scratch_directory, sweep, temporary_directory
@@ -149,8 +147,8 @@ def verify_url(
     """
     options, store = options or VerifyOptions(), store or Store()
     started = time.monotonic()
-    server = _server_at(url, options.api_key)
-    url = _without_login(url)
+    server = server_at(url, options.api_key)
+    url = without_login(url)
     redactor = Redactor(secrets={options.api_key} if options.api_key else set())
     try:
         result = asyncio.run(_load(server, options))
@@ -210,48 +208,6 @@ def _kept(verification: Verification, store: Store, redactor: Redactor) -> Verif
     return verification
 
 
-def _server_at(url: str, api_key: str | None) -> Serving:
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port
-    except ValueError:  # a port that is none, a bracket that is not closed
-        parts, port = urlsplit(""), -1
-    if parts.scheme not in {"http", "https"} or not parts.hostname or port == -1:
-        told = _without_login(url)
-        raise UsageError(f"not an address: {told}", hint="write it like http://127.0.0.1:8080")
-    return Serving(
-        host=parts.hostname,
-        port=port or (443 if parts.scheme == "https" else 80),
-        socket=None,
-        tls=parts.scheme == "https",
-        prefix=parts.path.rstrip("/").removesuffix("/v1"),  # what clients of OpenAI's API are given
-        api_keys=(api_key,) if api_key else (),
-        mode=Mode.TEXT,
-        router=False,
-        metrics=False,
-        slots=True,
-    )
-
-
-def _without_login(url: str) -> str:
-    """An address without user, password, query and fragment, however broken it is."""
-    scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
-    if "@" in rest:
-        rest = f"***@{rest.rpartition('@')[2]}"
-    return scheme + slashes + re.split(r"[?#]", rest, maxsplit=1)[0]
-
-
-def _reason(error: Exception) -> str:
-    import aiohttp
-
-    if isinstance(error, TimeoutError):
-        return f"no answer within {_PROPS_S:.0f} s"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "no address is known for this name"
-    number = getattr(error, "errno", None)
-    return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
-
-
 async def _load(server: Serving, options: VerifyOptions) -> LoadResult:
     n_slots, n_ctx_slot = await _slots(server)
 
@@ -289,7 +245,7 @@ async def _slots(server: Serving) -> tuple[int, int]:
             status, props = await client.call("GET", "/props")
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise NotFoundError(
-            f"nothing answers at {server.url('')}: {_reason(error)}",
+            f"nothing answers at {server.url('')}: {reason_of(error, _PROPS_S)}",
             hint="check that the server is running and that the address is right",
             id="no-server",
         ) from None

@@ -61,7 +61,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Incidents(msgspec.Struct, frozen=True, kw_only=True):
-    """Incidents of one run of a server, newest first, each without its ``log``."""
+    """Incidents of a server, newest first, each without its ``log``."""
 
     schema: Literal["arriero.incidents/1"] = "arriero.incidents/1"
     incidents: tuple[Incident, ...]

@@ -201,8 +201,10 @@ _OF_NAME: Final[Mapping[str, _How]] = {
     "text": _line,
     "shown_by": _line,
     "log_tail": lambda lines, known: told_lines(lines, known),
+    "log": lambda lines, known: told_lines(lines, known),
     "id": _matching(_ID),
     "taken_at": _matching(_TIME),
+    "at": _matching(_TIME),
     "commit": _matching(_HASH),
     "version": _version,
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from arriero.record import Diagnosis, Explanation, Explanations, Plan, Verification
+from arriero.record import Diagnosis, Explanation, Explanations, Incident, Plan, Verification
 
-Document = Diagnosis | Explanation | Explanations | Verification | Plan
+Document = Diagnosis | Explanation | Explanations | Verification | Plan | Incident
 """What there are reports of. A terminal shows more."""
 
 

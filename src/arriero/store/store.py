@@ -142,13 +142,14 @@ class Store:
             ).fetchone()
         return decode(data, f"record {found}")
 
-    def list(self, limit: int = 20) -> tuple[HistoryEntry, ...]:
-        """The newest records, newest first."""
+    def list(self, limit: int = 20, schema: str = "") -> tuple[HistoryEntry, ...]:
+        """The newest records, newest first; those of one schema where it is given."""
         try:
             with self._open() as database:
                 rows = database.execute(
-                    f"SELECT {_COLUMNS} FROM records ORDER BY number DESC LIMIT ?",  # noqa: S608  constant
-                    (max(0, limit),),
+                    f"SELECT {_COLUMNS} FROM records WHERE ? IN ('', schema)"  # noqa: S608  constant
+                    " ORDER BY number DESC LIMIT ?",
+                    (schema, max(0, limit)),
                 ).fetchall()
         except NotFoundError:
             return ()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -106,3 +109,25 @@ async def listening(view: Seen, key: str = "") -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{port}/arriero/"
     finally:
         await runner.cleanup()
+
+
+@contextmanager
+def beside(view: Seen, key: str = "") -> Iterator[str]:
+    """The same in a thread of its own, for clients that wait; the server's address."""
+    urls: queue.SimpleQueue[str] = queue.SimpleQueue()
+    loop = asyncio.new_event_loop()
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        async with listening(view, key) as url:
+            urls.put(url)
+            await done.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        yield urls.get(timeout=20).removesuffix("/arriero/")
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
+        loop.close()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from arriero.record import Diagnosis, Explanation, Explanations, Plan, Verification
-from arriero.report.html import diagnosis, explanation, plan, verification
+from arriero.record import Diagnosis, Explanation, Explanations, Incident, Plan, Verification
+from arriero.report.html import diagnosis, explanation, incident, plan, verification
 from arriero.report.interface import Document, Layout
 
 
@@ -29,5 +29,7 @@ class HtmlLayout(Layout):
                 return verification.page(document)
             case Plan():
                 return plan.page(document)
+            case Incident():
+                return incident.page(document)
             case _:
                 assert_never(document)

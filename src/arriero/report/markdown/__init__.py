@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from arriero.record import Diagnosis, Explanation, Explanations, Plan, Verification
+from arriero.record import Diagnosis, Explanation, Explanations, Incident, Plan, Verification
 from arriero.report.interface import Document, Layout
-from arriero.report.markdown import diagnosis, explanation, plan, verification
+from arriero.report.markdown import diagnosis, explanation, incident, plan, verification
 from arriero.report.markdown.syntax import prose
 from arriero.report.view.words import LEFT_OUT
 
@@ -31,5 +31,7 @@ def _parts(document: Document) -> list[str]:
             return verification.parts(document)
         case Plan():
             return plan.parts(document)
+        case Incident():
+            return incident.parts(document)
         case _:
             assert_never(document)

@@ -16,15 +16,29 @@ from arriero.record import (
     GotchaEntry,
     Gotchas,
     History,
+    Incident,
+    Incidents,
     Plan,
     SkeletonRecord,
+    Status,
     Verdicts,
     Verification,
 )
 from arriero.report.interface import Document, Layout
 from arriero.report.terminal.lines import Line, finish
 
-Shown = Document | Check | Checks | GotchaEntry | Gotchas | Verdicts | History | SkeletonRecord
+Shown = (
+    Document
+    | Check
+    | Checks
+    | GotchaEntry
+    | Gotchas
+    | Verdicts
+    | History
+    | SkeletonRecord
+    | Status
+    | Incidents
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,5 +111,17 @@ def _lines(document: Shown, width: int) -> Iterable[Line]:
             from arriero.report.terminal import skeleton
 
             return skeleton.lines(document, width)
+        case Status():
+            from arriero.report.terminal import status
+
+            return status.lines(document, width)
+        case Incidents():
+            from arriero.report.terminal import incident
+
+            return incident.every_lines(document, width)
+        case Incident():
+            from arriero.report.terminal import incident
+
+            return incident.one_lines(document, width)
         case _:
             assert_never(document)

@@ -1,0 +1,55 @@
+"""Incidents of a supervised server, for a terminal."""
+
+from __future__ import annotations
+
+from arriero.record import Incident, Incidents
+from arriero.report.terminal.lines import (
+    NARROW,
+    Line,
+    bullet,
+    grid,
+    verdict_blocks,
+    wrapped,
+)
+from arriero.report.view.incident import incident_view, outcome_of, what_happened, when
+from arriero.report.view.text import cut, printable
+
+_POOLS = ("pool", "planned", "taken", "of")
+
+
+def every_lines(doc: Incidents, width: int) -> list[Line]:
+    """Incidents, one line each; on a narrow screen several, for the ID to stay whole."""
+    if not doc.incidents:
+        return [Line("no incidents")]
+    if width < NARROW:
+        return [
+            line
+            for one in doc.incidents
+            for line in (
+                Line(f"{printable(one.id)}  {when(one)[:16]}", "head", len(one.id)),
+                *bullet(what_happened(one), width),
+                Line(cut(f"  {outcome_of(one)}", width)),
+            )
+        ]
+    rows = [
+        (printable(one.id), when(one)[:16], outcome_of(one), what_happened(one))
+        for one in doc.incidents
+    ]
+    return grid(("incident", "UTC", "then", "what happened"), rows, width)
+
+
+def one_lines(doc: Incident, width: int) -> list[Line]:
+    """What happened, what was done, and the last lines of the log."""
+    facts = incident_view(doc)
+    lines = [
+        *wrapped(" · ".join(facts.setting), width, style="dim"),
+        Line(""),
+        *(line for block in verdict_blocks(facts.verdict, width) for line in block.lines),
+        *(line for fact in facts.facts for line in bullet(fact, width)),
+    ]
+    if facts.pools:
+        lines += [Line(""), *grid(_POOLS, facts.pools, width, right={1, 2})]
+    if facts.log:
+        lines += [Line(""), Line("LAST LINES OF THE LOG", "head")]
+        lines += [line for text in facts.log for line in wrapped(text, width, style="dim")]
+    return [*lines, Line(""), *wrapped(f"incident {printable(doc.id)}", width, style="dim")]
