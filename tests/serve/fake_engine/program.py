@@ -195,7 +195,10 @@ class Server:
         limit = next((int(body[key]) for key in keys if body.get(key) is not None), -1)
         prompt = template(body) if "messages" in body else prompt_text(body.get("prompt", ""))
         streams = bool(body.get("stream"))
-        self.home.note(what="accepted", job=asked.job, path=path, stream=streams, prompt=prompt)
+        self.home.note(
+            what="accepted", job=asked.job, path=path, stream=streams, prompt=prompt,
+            headers=asked.headers,
+        )  # fmt: skip
         self.phase("accepted", asked.job, out)
         async with self.slots:
             self.busy += 1
