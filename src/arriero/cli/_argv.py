@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from arriero.cli._group import Command, cli
 
 SEPARATOR: Final = "--"
+_TAKE_OPTIONS: Final = frozenset({"plan", "serve"})
 _SERVERS: Final = frozenset({"llama-server", "llama-server.exe", "llama-server-vulkan"})
 
 
@@ -46,12 +47,12 @@ def take_apart(argv: list[str]) -> Argv:
     if SEPARATOR in argv:
         at = argv.index(SEPARATOR)
         return Argv(argv[:at], argv[at + 1 :])
-    if command.name != "plan":
+    if command.name not in _TAKE_OPTIONS:
         return Argv(argv)
-    return _plan_of_options(argv, command)
+    return _with_options(argv, command)
 
 
-def _plan_of_options(argv: list[str], command: Command) -> Argv:
+def _with_options(argv: list[str], command: Command) -> Argv:
     """``arriero plan MODEL [options]``: its own by their exact names, all others llama-server's."""
     from arriero.command import builtin_flags
 

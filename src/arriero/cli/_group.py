@@ -12,7 +12,7 @@ from arriero import __version__
 
 COMMANDS: Final = (
     *("check", "diagnose", "explain", "gotchas", "history", "incidents"),
-    *("plan", "report", "schema", "skeleton", "status", "verify"),
+    *("plan", "report", "schema", "serve", "skeleton", "status", "verify"),
 )
 
 

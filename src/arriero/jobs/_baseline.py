@@ -140,19 +140,28 @@ def refuse_other_uses(command: Command) -> None:
     Raises:
         UsageError: It only prints something, or starts a router.
     """
-    only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
-    if only is not None:
-        raise UsageError(
-            f"with {only} the server prints something and ends: there is nothing to run",
-            hint=f"leave out {only}",
-            id="ends-at-once",
-        )
+    refuse_printing(command)
     source, _ = command.model_source()
     if source is ModelSource.ROUTER:
         raise UsageError(
             "this command starts a router: each model is a process of its own with its own memory",
             hint="give the command of one model (llama-server -m FILE …)",
             id="router",
+        )
+
+
+def refuse_printing(command: Command) -> None:
+    """Raise for a command that starts no server.
+
+    Raises:
+        UsageError: It only prints something.
+    """
+    only = next((flag for flag in _ENDS_AT_ONCE if command.has(flag)), None)
+    if only is not None:
+        raise UsageError(
+            f"with {only} the server prints something and ends: there is nothing to run",
+            hint=f"leave out {only}",
+            id="ends-at-once",
         )
 
 

@@ -103,7 +103,7 @@ def plan(
     refuse_other_uses(command)
     try:
         with scratch_directory(temporary_directory()) as scratch:
-            job = _Job(command, options, engine, scratch, cwd, watch)
+            job = Planning(command, options, engine, scratch, cwd, watch)
             found = job.run(store, notes)
     finally:
         watch.end()
@@ -172,7 +172,12 @@ def _capping(points: Sequence[FrontierPoint]) -> Iterator[PlanNote]:
     )
 
 
-class _Job:
+class Planning:
+    """One command's plan in the making; afterwards it answers what would be if."""
+
+    what_if: WhatIf
+    header: Header
+
     def __init__(
         self,
         command: Command,
@@ -210,9 +215,10 @@ class _Job:
         base = planner.plan(self._command)
         answers = asked is not None and not any(note.id == "dry_run" for note in base.notes)
         found = self._told(base, spec, unfit, notes)
+        self.what_if = WhatIf(planner.quick, planner.plan if answers else None)
+        self.header = header
         try:
-            what_if = WhatIf(planner.quick, planner.plan if answers else None)
-            return self._advised(found, header, what_if)
+            return self._advised(found, header, self.what_if)
         except KeyboardInterrupt:
             return msgspec.structs.replace(found, complete=False)
 

@@ -10,6 +10,7 @@ from arriero.base.redact import Redactor
 from arriero.command import Command
 from arriero.engine import Engine
 from arriero.launch.serving import Serving
+from arriero.logs.model import Failure
 from arriero.record.event import Event
 from arriero.record.plan import PlanPool
 from arriero.record.status import Gate
@@ -27,9 +28,10 @@ class Smaller:
     """As people read it: ``-np 4 -> 2``."""
 
 
-NextSmaller = Callable[[Command], Smaller | None]
-"""The next command that takes less than this one and is planned to fit the memory that is free
-now; None where there is none. It plans, so it takes seconds: call it in a thread."""
+NextSmaller = Callable[[Command, Failure | None], Smaller | None]
+"""The next command that takes less than this one where the failure shows that memory was short,
+and is planned to fit what is free now; None where there is none. It plans, so it takes seconds:
+call it in a thread, once the memory of the engine is back."""
 
 WithoutWorkers = Callable[[Command, frozenset[str]], Smaller | None]
 """The command without these workers (``host:port``), if that is planned to fit; None if not. It

@@ -1,0 +1,86 @@
+"""Where a supervised server listens, and whether it may."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from arriero.base import limits
+from arriero.base.errors import UsageError
+from arriero.command import Command
+from arriero.launch import Serving
+from arriero.serve.settings import Listen, Settings
+
+
+def listen_of(serving: Serving, settings: Settings, cwd: Path) -> Listen:
+    """Where clients connect: where the settings say, else where the command does."""
+    if settings.listen is not None:
+        return settings.listen
+    if serving.socket is not None:
+        return Listen("", 0, cwd / limits.expanded(serving.socket))
+    return Listen(serving.host.strip("[]"), serving.port)
+
+
+def refuse_open(listen: Listen, serving: Serving, settings: Settings) -> None:
+    """Raise for an address that others can reach and that asks for no key.
+
+    Raises:
+        UsageError: It is such an address, or a key file cannot be read or holds no key.
+    """
+    keys = [key for path in settings.api_key_file for key in keys_in(path)]
+    if settings.allow_no_key or serving.api_keys or keys or _is_private(listen):
+        return
+    raise UsageError(
+        f"{listen} can be reached from other machines and there is no key",
+        hint="add --api-key-file FILE, listen on 127.0.0.1, or add --allow-no-key",
+        id="open-without-key",
+    )
+
+
+def keys_in(path: Path) -> tuple[str, ...]:
+    """The keys in a file, one a line.
+
+    Raises:
+        UsageError: It cannot be read, or holds none.
+    """
+    try:
+        with limits.open_regular(path) as file:
+            lines = file.read(limits.KEY_FILE).decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read --api-key-file {path}: {error.strerror}",
+            hint="name a file with one key a line",
+        ) from None
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not keys:
+        raise UsageError(f"there is no key in {path}", hint="write one key a line into it")
+    return keys
+
+
+def tls_of(command: Command, cwd: Path) -> tuple[Path, Path] | None:
+    """The files of certificate and key that the command names; None without them.
+
+    Raises:
+        UsageError: One of them cannot be read.
+    """
+    names = ("--ssl-cert-file", "--ssl-key-file")
+    typed = [command.value(name) for name in names]
+    if not all(typed):
+        return None
+    found = []
+    for name, value in zip(names, typed, strict=True):
+        path = cwd / limits.expanded(str(value))
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}, named by {name}", hint="correct the path")
+        found.append(path)
+    return found[0], found[1]
+
+
+def _is_private(listen: Listen) -> bool:
+    """Whether only this machine reaches it."""
+    if listen.socket is not None or listen.host in {"localhost", "localhost.localdomain"}:
+        return True
+    try:
+        return ipaddress.ip_address(listen.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
