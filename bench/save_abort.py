@@ -1,8 +1,9 @@
 """The prompt-cache save that aborts llama-server, under ``arriero serve`` with the same command.
 
 A Vulkan device in software (lavapipe) whose allocation block is 1 MiB has tensors that cannot be
-read back: the second request with another prompt aborts the server. The command is served as it is,
-once with the gates that Arriero finds, once with ``--gates off``, where only recovery helps.
+read back, its own or those of a worker: the second request with another prompt aborts the server.
+The command is served as it is, once with the gates that Arriero finds, once with ``--gates off``,
+where only recovery helps.
 
     python bench/save_abort.py [--build 10434] [--requests 200] [--clients 8]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import tempfile
 import time
@@ -23,11 +25,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from arriero.gguf import write_model
 from arriero.gguf.presets import tiny
-from tests.serve.direct import engine_of
+from tests.serve.direct import Worker, engine_of
 from tests.serve.front import Front
 from tests.serve.load import Seen, all_of, mixed
 
 LAVAPIPE: Final = "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"
+CUT: Final = {
+    "GGML_VK_VISIBLE_DEVICES": "0",
+    "GGML_VK_SUBALLOCATION_BLOCK_SIZE": "1048576",
+    "VK_ICD_FILENAMES": LAVAPIPE,
+}
 CHATS: Final = ("chat", "text", "native", "messages")
 
 
@@ -40,35 +47,40 @@ def main() -> None:
     if not Path(LAVAPIPE).is_file():
         sys.exit("no lavapipe: install mesa-vulkan-drivers")
     failed = False
-    print("| gates | sent | answered | replayed | continued | deaths | seconds | ended otherwise |")
-    print("|" + "---|" * 8)
-    for gates in ("auto", "off"):
-        failed |= run(options, gates)
+    heads = ("device", "gates", "sent", "answered", "replayed", "continued", "deaths", "seconds")
+    print("| " + " | ".join((*heads, "ended otherwise")) + " |")
+    print("|" + "---|" * 9)
+    for remote in (False, True):
+        for gates in ("auto", "off"):
+            failed |= run(options, gates, remote)
     sys.exit(failed)
 
 
-def run(options: argparse.Namespace, gates: str) -> bool:
+def run(options: argparse.Namespace, gates: str, remote: bool) -> bool:
     """Whether any request was not answered."""
-    env = {
-        "GGML_VK_VISIBLE_DEVICES": "0",
-        "GGML_VK_SUBALLOCATION_BLOCK_SIZE": "1048576",
-        "VK_ICD_FILENAMES": LAVAPIPE,
-    }
-    with tempfile.TemporaryDirectory() as directory:
+    engine = engine_of(options.build)
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         root = Path(directory)
         model = write_model(root / "tiny.gguf", tiny("llama"))
-        engine = engine_of(options.build)
         command: list[str | Path] = [engine, "-m", model, "-np", "1", "-c", "32768", "-ngl", "99"]
-        command += ["-dev", "Vulkan0", "--port", "0"]
+        env = CUT
+        if remote:
+            worker = Worker(engine, root / "worker.log", CUT)
+            stack.callback(worker.kill)
+            command += ["--rpc", f"127.0.0.1:{worker.port}"]
+            env = {}
+        else:
+            command += ["-dev", "Vulkan0"]
         asks = mixed(options.requests, CHATS)
         words = ["--gates", gates, "--restarts", "10000/600"]
-        with Front(root, command, words, env) as front:
+        with Front(root, [*command, "--port", "0"], words, env) as front:
             begin = time.monotonic()
             saw = asyncio.run(all_of(front.url, asks, options.clients))
             took = time.monotonic() - begin
             status = front.settled()
             told = [event for event in front.events if event["event"] == "gate"]
-    return report(gates, saw, status["engine"]["restarts"], took, told)
+    name = "a worker's" if remote else "local"
+    return report(f"{name} | {gates}", saw, status["engine"]["restarts"], took, told)
 
 
 def report(gates: str, saw: list[Seen], deaths: int, took: float, told: Sequence[object]) -> bool:

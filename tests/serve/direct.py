@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -78,9 +78,10 @@ def healthy(url: str) -> bool:
 class Worker:
     """An RPC worker on a port of its own, which can be killed and started again."""
 
-    def __init__(self, engine: Path, log: Path) -> None:
+    def __init__(self, engine: Path, log: Path, env: Mapping[str, str] = {}) -> None:
         self.engine = engine
         self.log = log
+        self.env = {**surroundings(engine), **env}
         self.port = free_port()
         self.start()
 
@@ -90,7 +91,7 @@ class Worker:
         with self.log.open("a") as out:
             self.process = subprocess.Popen(
                 [server, "-H", "127.0.0.1", "-p", str(self.port)],
-                env=surroundings(self.engine), stdout=out, stderr=subprocess.STDOUT,
+                env=self.env, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
         deadline = time.monotonic() + READY_SECONDS
         while True:
