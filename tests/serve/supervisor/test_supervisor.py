@@ -316,6 +316,7 @@ def test_a_restart_that_is_asked_for_lets_requests_end(keeping: Keeping) -> None
         async with keeping(hooks={"leaving": leaving}) as kept:
             await kept.ready()
             kept.supervisor.working(1)
+            kept.supervisor.progressed(1)
             asked = asyncio.create_task(
                 kept.supervisor.request_restart(
                     "memory grows", Condemned(Kind.STATE_GROWTH, "memory grows")

@@ -26,8 +26,11 @@ KEPT_LINES: Final = 600
 LONGEST_LINE: Final = 2000
 TAIL: Final = 60
 _MASK: Final = "***"
-_HELD: Final = re.compile(r"id +(\d+) .*\b(?:stop processing: |progress, )n_tokens = +(\d+)")
+_HELD: Final = re.compile(
+    r"id +(\d+) .*\b(?:stop processing: |progress, |prompt done, |task\.)n_tokens = +(\d+)"
+)
 _READ: Final = re.compile(r"prompt eval time = +([\d.]+) ms / +(\d+) tokens")
+_LEAVING: Final = "cleaning up before exit"
 _ENOUGH: Final = 32
 """Tokens of a prompt from which its speed says something."""
 
@@ -109,6 +112,8 @@ class StartLog:
     def __init__(self, kept: RotatingLog, secrets: Collection[str]) -> None:
         self.lines = 0
         self.sleeping = False
+        self.leaving = False
+        """It has been asked to end: it says so, and may then wait for its requests for ever."""
         self._kept = kept
         self._secrets = tuple(sorted(secrets, key=len, reverse=True))
         self._reader = LogReader()
@@ -129,9 +134,9 @@ class StartLog:
         with self._lock:
             self.lines += 1
             self._tail.append(line)
+            self._note(line)
             if self._serving:
                 self._waiting.append((self.lines, line))
-                self._note(line)
             else:
                 self._reader.feed(line)
 
@@ -146,6 +151,8 @@ class StartLog:
             self.sleeping = "entering" in line
             if self.sleeping:
                 self._held.clear()
+        elif _LEAVING in line:
+            self.leaving = True
 
     def serves(self) -> None:
         """It has answered: from now on lines are read when it has died."""

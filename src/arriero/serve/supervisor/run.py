@@ -99,7 +99,9 @@ class Run:
     def sample(self) -> None:
         """Look at its memory."""
         if self._running is not None and self.exit is None:
-            self.memory = self._running.memory()
+            seen = self._running.memory()
+            if seen.rss is not None or self.memory.rss is None:
+                self.memory = seen
 
     async def stop(self, grace: float) -> None:
         """End it: asked first if there is grace. Its end is told as any other is."""

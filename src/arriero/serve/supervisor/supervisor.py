@@ -168,10 +168,11 @@ class Supervisor:
         """End it once its requests are answered, or the grace is over, and start it again.
 
         New requests are held meanwhile; those that are still not answered are sent again or
-        continued after the restart.
+        continued after the restart. A start that has answered nothing yet is left alone: the next
+        one would be no better.
         """
         run = self._run
-        if run is None or not self._serves(run.generation) or self._leaving:
+        if run is None or not self._serves(run.generation) or self._leaving or not run.progress:
             return
         self._leaving, self.why = True, reason
         try:

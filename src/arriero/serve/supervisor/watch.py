@@ -114,6 +114,8 @@ class Watch:
             await asyncio.sleep(TICK)
             run.sample()
             now = time.monotonic()
+            if run.log.leaving and not await self._leaves():
+                return
             doubt = self._clock.look(now, self.requests, run.progress, run.log.lines)
             if doubt is None:
                 continue
@@ -121,6 +123,16 @@ class Watch:
                 self._hangs(doubt)
             elif await self.well(doubt.why):
                 self._clock.restart(time.monotonic())
+
+    async def _leaves(self) -> bool:
+        """Whether one that was asked to end from outside does so; else it is condemned."""
+        deadline = time.monotonic() + _EXIT
+        while self._run.alive and time.monotonic() < deadline:
+            await asyncio.sleep(_READY_TICK)
+        if self._run.alive:
+            why = "it was asked to end from outside (SIGTERM), and waits for its requests"
+            self._condemn(self._run, Condemned(Kind.KILLED, why))
+        return not self._run.alive
 
     def _hangs(self, doubt: Doubt) -> None:
         blames = not doubt.outside
