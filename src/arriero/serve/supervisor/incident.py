@@ -17,6 +17,7 @@ from arriero.record.status import MemoryUse
 from arriero.serve.supervisor.log import shown
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Verdict, signal_of
+from arriero.store import new_id
 
 KEPT: Final = 200
 Tell = Callable[[Incident], None]
@@ -94,7 +95,7 @@ def incident_of(
     own = run.condemned is not None
     status = None if run.exit is None or run.exit.status < 0 or own else run.exit.status
     incident = Incident(
-        id=f"{at:%Y%m%dT%H%M%S}-{run.generation}",
+        id=new_id("inci"),
         at=at.isoformat(timespec="seconds").replace("+00:00", "Z"),
         verdict=redactor.scrub(found.failure, share=True),
         signal=None if own else signal_of(run.exit),

@@ -23,6 +23,7 @@ _FRONT: Final = (
 """What the front door does in the engine's place."""
 QUIET: Final = {"GGML_NO_BACKTRACE": "1"}
 """A debugger attached to a dying server takes longer than a restart."""
+_METRICS: Final = "--metrics"
 _KEY_VARIABLE: Final = "LLAMA_API_KEY"
 _SOCKETS_SEEN: Final = SEEN[0]
 _SOCKET: Final = "engine.sock"
@@ -56,6 +57,8 @@ def private(command: Command, engine: Engine) -> Private:
             hidden |= {flag.env, flag.env_off} - {None}
         if command.has(name):
             command = command.without(name)
+    if command.flags.get(_METRICS) is not None and not command.switch(_METRICS):
+        command = command.with_value(_METRICS, "on")  # the page shows tokens
     socket = scratch / _SOCKET
     if listens_on_sockets(engine) and len(os.fsencode(socket)) <= _LONGEST_SOCKET:
         address = Address(socket)
