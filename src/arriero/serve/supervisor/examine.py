@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from arriero.base.words import Evidence, Kind, Phase
-from arriero.command import Command
 from arriero.engine import Engine
 from arriero.launch import Serving
 from arriero.logs.model import Failure
 from arriero.record.incident import Incident
 from arriero.serve.supervisor.incident import incident_of
-from arriero.serve.supervisor.options import Alternative, Choose
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Verdict, oom_kills, verdict
 
@@ -17,10 +15,9 @@ from arriero.serve.supervisor.verdict import Verdict, oom_kills, verdict
 class Examiner:
     """Finds out why a start is gone, and what could run instead."""
 
-    def __init__(self, engine: Engine, serving: Serving, choose: Choose) -> None:
+    def __init__(self, engine: Engine, serving: Serving) -> None:
         self._engine = engine
         self._serving = serving
-        self._choose = choose
         self._oom_kills = 0
 
     def begins(self) -> None:
@@ -35,15 +32,14 @@ class Examiner:
             found,
             requests=requests,
             build=self._engine.build,
-            secrets=self._serving.api_keys,
+            secrets={*self._serving.api_keys, *run.private.command.secrets()},
         )
         return found, incident
 
-    def alternative(self, command: Command, found: Verdict) -> Alternative | None:
-        """Another command, if memory or a worker was the cause and one is known."""
-        if not found.memory and found.failure.kind is not Kind.RPC:
-            return None
-        return self._choose(command, found.failure)
+    @staticmethod
+    def may_need_another(found: Verdict) -> bool:
+        """Whether memory or a worker was the cause, so that another command may do better."""
+        return found.memory or found.failure.kind is Kind.RPC
 
     def _verdict(self, run: Run) -> Verdict:
         if run.refused is not None:

@@ -50,6 +50,8 @@ class Hooks:
         event: Hears ``ready`` and ``incident``; the others are not the supervisor's.
         incident: Hears of each change of an incident, the first one included.
         ready: Awaited with a start that has answered, before requests get it: slots are restored.
+        lost: Called when a start is gone: True if it crashed, was killed or hung, False if it was
+            ended on purpose, after ``leaving``.
         leaving: Awaited before a start that answers is ended on purpose: slots are saved.
         choose: See :data:`Choose`.
     """
@@ -58,6 +60,7 @@ class Hooks:
     incident: Callable[[Incident], None] = field(default=lambda incident: None)
     ready: Callable[[Live], Awaitable[None]] = _nothing
     leaving: Callable[[Live], Awaitable[None]] = _nothing
+    lost: Callable[[bool], None] = field(default=lambda crashed: None)
     choose: Choose = field(default=lambda command, failure: None)
 
 
@@ -68,12 +71,14 @@ class Options:
     Attributes:
         hang_after: Without any sign of work, while it has requests.
         load_stall: The same while it loads.
-        grace: That an end on purpose gives it, and that a restart gives its requests.
+        drain: For the requests it has, before a restart on purpose.
+        grace: For its own end when it is stopped.
     """
 
     cwd: Path
     policy: Policy = field(default_factory=Policy)
     hang_after: float = 60.0
     load_stall: float = 180.0
+    drain: float = 30.0
     grace: float = 10.0
     limit: Limit | None = None

@@ -84,7 +84,7 @@ class Supervisor:
         self._turn = asyncio.Event()
         self._finished = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._examiner = Examiner(engine, self._serving, self._hooks.choose)
+        self._examiner = Examiner(engine, self._serving)
 
     # -- what others see
 
@@ -176,7 +176,7 @@ class Supervisor:
             return
         self._leaving, self.why = True, reason
         try:
-            deadline = time.monotonic() + self.options.grace
+            deadline = time.monotonic() + self.options.drain
             while self._requests and time.monotonic() < deadline and run.alive:
                 await asyncio.sleep(0.05)
             if run.live is not None and run.alive:
@@ -300,10 +300,13 @@ class Supervisor:
         if loss is not None and not loss.done():
             loss.set_result(Loss(False, found.blames_requests, incident.id))
         wanted = run.condemned is not None and run.condemned.wanted
+        self._hooks.lost(not wanted)
         self._alternative = None
-        if not wanted:
+        if not wanted and self._examiner.may_need_another(found):
+            # what is planned has to fit what is free once its memory is back
+            await self._memory_back(run)
             self._alternative = await asyncio.to_thread(
-                self._examiner.alternative, self.command, found
+                self._hooks.choose, self.command, found.failure
             )
         recovery = None if self._alternative is None else self._alternative.recovery
         served = run.ready_at is not None
@@ -314,11 +317,14 @@ class Supervisor:
         if rest.recovery is not Recovery.RESTART and self._alternative is not None:
             self.command, change = self._alternative.command, self._alternative.change
         self.incidents.decided(rest.recovery, rest.why, change)
-        if self._before is not None and self._run is not None:
-            missing = await memory.back(self._before, self._run.memory)
-            self.why = f"starting with memory still in use: {missing}" if missing else self.why
+        if self._run is not None:
+            await self._memory_back(self._run)
         await asyncio.sleep(rest.seconds)
         self._post(life.Rested())
+
+    async def _memory_back(self, run: Run) -> None:
+        if self._before is not None and (missing := await memory.back(self._before, run.memory)):
+            self.why = f"memory is still in use: {missing}"
 
     # -- looking
 

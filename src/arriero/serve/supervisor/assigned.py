@@ -1,0 +1,80 @@
+"""A supervisor for what a server was told to do."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from arriero.base.words import Kind, Recovery
+from arriero.command import Command
+from arriero.launch.placement import workers
+from arriero.logs.model import Failure
+from arriero.serve.assignment import Assignment
+from arriero.serve.supervisor.log import RotatingLog
+from arriero.serve.supervisor.options import Alternative, Choose, Connect, Hooks, Options
+from arriero.serve.supervisor.policy import Policy
+from arriero.serve.supervisor.supervisor import Supervisor
+
+_ANSWER_SECONDS: Final = 2.0
+_MOST_WORKERS: Final = 64
+
+
+def supervisor_of(
+    assignment: Assignment, connect: Connect, log: RotatingLog, hooks: Hooks
+) -> Supervisor:
+    """The supervisor of an assignment's engine; ``choose`` of the hooks is put in here.
+
+    Raises:
+        UsageError: The command cannot be started privately.
+    """
+    settings = assignment.settings
+    options = Options(
+        cwd=assignment.cwd,
+        policy=Policy(restarts=settings.restarts.count, seconds=settings.restarts.seconds),
+        hang_after=settings.hang_after,
+        drain=settings.drain,
+    )
+    hooks = replace(hooks, choose=choice(assignment))
+    return Supervisor(assignment.command, assignment.engine, connect, log, options, hooks)
+
+
+def choice(assignment: Assignment, answers: Callable[[str], bool] | None = None) -> Choose:
+    """Which command follows a lack of memory or the loss of a worker.
+
+    Args:
+        answers: Whether a worker (``host:port``) takes connections.
+    """
+
+    def choose(command: Command, failure: Failure) -> Alternative | None:
+        if failure.kind is Kind.RPC:
+            gone = silent(workers(command), answers or takes_connections)
+            found = assignment.without(command, gone) if gone else None
+            recovery = Recovery.WITHOUT_WORKER
+        else:
+            found, recovery = assignment.smaller(command, failure), Recovery.SMALLER
+        return None if found is None else Alternative(found.command, recovery, found.change)
+
+    return choose
+
+
+def silent(endpoints: Iterable[str], answers: Callable[[str], bool]) -> frozenset[str]:
+    """The workers that do not answer, asked side by side."""
+    asked = tuple(endpoints)[:_MOST_WORKERS]
+    if not asked:
+        return frozenset()
+    with ThreadPoolExecutor(len(asked), "worker") as pool:
+        found = [*pool.map(answers, asked)]
+    return frozenset(name for name, there in zip(asked, found, strict=True) if not there)
+
+
+def takes_connections(endpoint: str) -> bool:
+    """Whether anything listens there."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False
