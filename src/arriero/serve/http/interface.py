@@ -23,6 +23,7 @@ class Request:
         body: Bounded by the setting ``max-body``.
         client: Who asks, for fairness: a digest of the key, else the address. Never the key itself.
         keep_alive: Whether the connection stays open after the answer.
+        http10: It is in HTTP/1.0, which has no chunks.
     """
 
     method: str
@@ -32,6 +33,7 @@ class Request:
     body: bytes
     client: str
     keep_alive: bool = True
+    http10: bool = False
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of this name (in lower case)."""
