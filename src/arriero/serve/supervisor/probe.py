@@ -70,7 +70,14 @@ async def ask(
 ) -> Answer:
     """One request. Whatever goes wrong with it is an answer without a status."""
     data = b"" if body is None else msgspec.json.encode(body)
-    headers = () if body is None else _JSON
+    return await ask_raw(upstream, method, path, data, timeout)
+
+
+async def ask_raw(
+    upstream: Upstream, method: str, path: str, data: bytes, timeout: float
+) -> Answer:
+    """The same with a body that is JSON already, or empty."""
+    headers = _JSON if data else ()
     try:
         async with asyncio.timeout(timeout):
             call = await upstream.send(method, path.encode(), headers, data, timeout=timeout)

@@ -103,6 +103,11 @@ class Supervisor:
         """The present start, or the last one."""
         return self._run
 
+    @property
+    def requests(self) -> int:
+        """That the engine has now."""
+        return self._requests
+
     def view(self) -> ServedEngine:
         """The engine as the status document has it."""
         run = self._run
