@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
+from tests.browser import Tab, browsing, needs_browser
 from tests.report.laid_out import html
 from tests.report.plans import plans
 from tests.report.variants import diagnoses, explanations, verifications
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LIGHT, DARK = "light", "dark"
 WIDE = 1920
 PAGES = {
@@ -32,48 +29,6 @@ PAGES = {
     "log": html(explanations()["router"]),
     "load": html(verifications()["failed"]),
 }
-
-
-class Tab:
-    """One page, steered over Chromium's debugging protocol."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
-        self._last = 0
-        self.events: list[dict[str, Any]] = []
-
-    async def call(self, method: str, **params: Any) -> Any:
-        self._last += 1
-        await self._socket.send_json({"id": self._last, "method": method, "params": params})
-        while True:
-            message = await self._socket.receive_json(timeout=30)
-            if message.get("id") == self._last:
-                assert "error" not in message, message
-                return message["result"]
-            self.events.append(message)
-
-    async def value(self, expression: str) -> Any:
-        result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        return result["result"].get("value")
-
-    async def open(self, url: str, *, width: int, scheme: str) -> None:
-        for domain in ("Page", "Runtime", "Network", "Log"):
-            await self.call(f"{domain}.enable")
-        await self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 500,
-        )
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        await self.call("Emulation.setEmulatedMedia", features=features)
-        await self.call("Page.navigate", url=url)
-        while await self.value("document.readyState") != "complete":
-            await asyncio.sleep(0.05)
-
-    def named(self, *methods: str) -> list[dict[str, Any]]:
-        return [event for event in self.events if event["method"] in methods]
 
 
 async def look(tab: Tab, page: Path, width: int, scheme: str) -> dict[str, Any]:
@@ -109,34 +64,11 @@ async def visit(
     page: Path, profile: Path, looks: Sequence[tuple[int, str]]
 ) -> list[dict[str, Any]]:
     """What a page is at each width and colour scheme."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)))
-    process = subprocess.Popen(
-        [
-            browser,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-            *("--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"),
-        ],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        told = profile / "DevToolsActivePort"
-        for _ in range(300):
-            if told.exists() and "\n" in told.read_text():
-                break
-            await asyncio.sleep(0.1)
-        port = told.read_text().split()[0]
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as reply:
-                tabs = await reply.json()
-            target = next(tab for tab in tabs if tab["type"] == "page")
-            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                return [await look(Tab(socket), page, *one) for one in looks]
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+    async with browsing(profile) as tab_of:
+        return [await look(tab_of(), page, *one) for one in looks]
 
 
-@pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no Chromium on this machine")
+@needs_browser
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_in_a_browser(name: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"

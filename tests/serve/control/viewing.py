@@ -89,7 +89,7 @@ def request(path: str, method: str = "GET") -> Request:
 
 
 @asynccontextmanager
-async def listening(view: Seen, key: str = "") -> AsyncIterator[str]:
+async def listening(view: Seen, key: str = "", port: int = 0) -> AsyncIterator[str]:
     """The endpoints on loopback; the URL of the page."""
     control = Control(view, Redactor(secrets=[key] if key else []))
 
@@ -102,7 +102,7 @@ async def listening(view: Seen, key: str = "") -> AsyncIterator[str]:
 
     runner = web.ServerRunner(web.Server(answer))
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
     await site.start()
     try:
         port = runner.addresses[0][1]

@@ -44,7 +44,7 @@
     const whole = unit ? `${value} ${unit}` : value;
     if ($(id).dataset.shown === whole) return;
     $(id).dataset.shown = whole;
-    $(id).replaceChildren(value, ...(unit ? [make("small", {}, unit)] : []));
+    $(id).replaceChildren(value, ...(unit ? ["\u00a0", make("small", {}, unit)] : []));
   }
   const number = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
   const rate = (value) => (value < 100 ? value.toFixed(1) : number(value));
@@ -182,7 +182,7 @@
   function outcome(incident) {
     const { action, change, down_s, lost_context_tokens, requests } = incident;
     return [
-      action === null ? "" : ACTIONS[action] ?? action, change,
+      action === null ? "being dealt with" : ACTIONS[action] ?? action, change,
       down_s === null ? "" : `${time(down_s)} without an engine`,
       lost_context_tokens ? `${plural(lost_context_tokens, "token")} of context lost` : "",
       requests.replayed ? `${number(requests.replayed)} replayed` : "",
@@ -205,7 +205,7 @@
     return [more, log];
   }
   function incidentNode(incident) {
-    const back = incident.complete ? outcome(incident) : make("span", { class: "open" }, outcome(incident) || "being dealt with");
+    const back = incident.complete ? outcome(incident) : make("span", { class: "open" }, outcome(incident));
     const node = make("details", { class: "incident", "data-id": incident.id },
       make("summary", {},
         make("span", { class: "what" }, verdict(incident.verdict, incident.signal)),
