@@ -315,7 +315,7 @@ class Supervisor:
             )
         recovery = None if self._alternative is None else self._alternative.recovery
         served = run.ready_at is not None
-        self._post(life.Examined(Lost(found.failure, served, recovery, wanted)))
+        self._post(life.Examined(Lost(incident.verdict, served, recovery, wanted)))
 
     async def _rest(self, rest: life.Rest) -> None:
         change = ""
