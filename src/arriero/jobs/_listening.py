@@ -9,6 +9,7 @@ from arriero.base import limits
 from arriero.base.errors import UsageError
 from arriero.command import Command
 from arriero.launch import Serving
+from arriero.serve.access import keys_in
 from arriero.serve.settings import Listen, Settings
 
 
@@ -35,26 +36,6 @@ def refuse_open(listen: Listen, serving: Serving, settings: Settings) -> None:
         hint="add --api-key-file FILE, listen on 127.0.0.1, or add --allow-no-key",
         id="open-without-key",
     )
-
-
-def keys_in(path: Path) -> tuple[str, ...]:
-    """The keys in a file, one a line.
-
-    Raises:
-        UsageError: It cannot be read, or holds none.
-    """
-    try:
-        with limits.open_regular(path) as file:
-            lines = file.read(limits.KEY_FILE).decode("utf-8", "replace").splitlines()
-    except OSError as error:
-        raise UsageError(
-            f"cannot read --api-key-file {path}: {error.strerror}",
-            hint="name a file with one key a line",
-        ) from None
-    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-    if not keys:
-        raise UsageError(f"there is no key in {path}", hint="write one key a line into it")
-    return keys
 
 
 def tls_of(command: Command, cwd: Path) -> tuple[Path, Path] | None:

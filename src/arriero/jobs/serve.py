@@ -16,7 +16,7 @@ from arriero.engine import Engine, find_engine
 from arriero.jobs._baseline import refuse_printing
 from arriero.jobs._engine import misfit_of
 from arriero.jobs._fitting import Fitted, doubts, fitted, refuse_misfit
-from arriero.jobs._listening import keys_in, listen_of, refuse_open, tls_of
+from arriero.jobs._listening import listen_of, refuse_open, tls_of
 from arriero.jobs._misuse import refuse_misuse
 from arriero.jobs._models import with_model
 from arriero.jobs.check import CheckOptions, check
@@ -26,6 +26,7 @@ from arriero.process import scratch_directory, sweep, temporary_directory
 from arriero.record import Event, PlanPool
 from arriero.record.status import Gate
 from arriero.report.progress import Progress, Silent
+from arriero.serve.access import keys_in
 from arriero.serve.assignment import Assignment, Note, Serve, Tell
 from arriero.serve.gates import bounded_caches
 from arriero.serve.settings import Gates, Settings

@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from arriero.base import limits
 from arriero.base.errors import UsageError
+from arriero.serve.control.endpoints import is_ours
 from arriero.serve.http.front import RefusedError
 from arriero.serve.http.interface import Headers
 
@@ -60,28 +61,24 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
-def read_keys(files: Sequence[Path], cwd: Path) -> tuple[str, ...]:
-    """The keys of these files: one a line; empty lines and those that begin with # count nothing.
+def keys_in(path: Path) -> tuple[str, ...]:
+    """The keys in a file, one a line.
 
     Raises:
-        UsageError: A file cannot be read, or holds none.
+        UsageError: It cannot be read, or holds none.
     """
-    keys: list[str] = []
-    for path in files:
-        try:
-            with limits.open_regular(cwd / path) as file:
-                text = file.read(limits.KEY_FILE).decode("utf-8", "replace")
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise UsageError(f"cannot read --api-key-file {path}: {reason}") from None
-        found = [line.strip() for line in text.splitlines()]
-        found = [line for line in found if line and not line.startswith("#")]
-        if not found:
-            raise UsageError(
-                f"--api-key-file {path} holds no key", hint="write one key a line into it"
-            )
-        keys += found
-    return tuple(keys)
+    try:
+        with limits.open_regular(path) as file:
+            lines = file.read(limits.KEY_FILE).decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read --api-key-file {path}: {error.strerror}",
+            hint="name a file with one key a line",
+        ) from None
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not keys:
+        raise UsageError(f"there is no key in {path}", hint="write one key a line into it")
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +113,13 @@ class Access:
                 )
         if method == "OPTIONS":
             return _preflight(headers) if allowed else RefusedError(204, "", (), b"")
-        if not self.keys or (not self.prefix and path in _PUBLIC):
-            return None
-        if self.keys.lets_in(_key(headers)):
-            return None
-        return RefusedError(401, _NO_KEY)
+        if is_ours(path, self.prefix) or (not self.prefix and path in _PUBLIC):
+            return None  # what is under /arriero/ asks for the key itself
+        return None if self.has_key(headers) else RefusedError(401, _NO_KEY)
+
+    def has_key(self, headers: Headers) -> bool:
+        """See :class:`Gatekeeper`."""
+        return not self.keys or self.keys.lets_in(_key(headers))
 
     def client_of(self, headers: Headers, address: str) -> str:
         """See :class:`Gatekeeper`."""

@@ -58,6 +58,10 @@ class Answer(Protocol):
     def sent(self) -> bool:
         """Whether a client has been given any part of it that cannot be taken back."""
 
+    @property
+    def failure(self) -> bytes | None:
+        """An error event that came instead of the rest of the answer. It was not passed on."""
+
     def feed(self, data: bytes) -> bytes:
         """Take bytes from the engine; return those for the client: whole events, as they came."""
 

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import httptools
 
@@ -61,6 +61,9 @@ class Gatekeeper(Protocol):
 
     def admit(self, method: str, path: str, headers: Headers) -> RefusedError | None:
         """None lets the request in; called before its body is read."""
+
+    def has_key(self, headers: Headers) -> bool:
+        """Whether it brings a key, or none is needed."""
 
     def client_of(self, headers: Headers, address: str) -> str:
         """Whom the request counts for; never a key."""
@@ -157,7 +160,7 @@ class Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream
+        transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"

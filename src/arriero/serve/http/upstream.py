@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httptools
 
@@ -142,7 +142,7 @@ class _Connection(asyncio.Protocol):
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream
+        transport = cast("asyncio.Transport", transport)  # uvloop has a class of its own
         self._transport = transport
         self._pool.add(self)
 

@@ -1,0 +1,477 @@
+"""One request's life: it waits, is sent and answered; is sent again or continued if need be."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from arriero.serve.apis import registry
+from arriero.serve.apis.interface import (
+    CONTINUED,
+    WAITING,
+    Answer,
+    ApiError,
+    Asked,
+    Continue,
+    Defaults,
+)
+from arriero.serve.http.interface import Call, Headers, Outlet, Request, UpstreamLostError
+from arriero.serve.refusals import Fault, is_crowded, refusal_of
+from arriero.serve.requests.ledger import Ledger, Outcome, Phase, Ticket
+from arriero.serve.requests.lobby import FullError, Lobby
+from arriero.serve.supervisor.interface import Engine, GaveUpError, Live, State
+
+WHOLE: Final = 8 << 20
+"""Bytes of an answer that are collected before any of it is passed on, so that it can be asked for
+again. A longer one is passed on as it comes."""
+_BAD: Final = 1 << 20
+_EVENTS: Final = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_POISON: Final = 3
+"""Crashes of the engine with nothing but this request in work: then it is not sent again."""
+_CROWDED: Final = 3
+_LOOK: Final = 0.5
+_T = TypeVar("_T")
+
+
+class HeldTooLongError(Exception):
+    """The engine did not come back within the hold limit."""
+
+
+class RetryError(Exception):
+    """The request must be sent again."""
+
+
+@dataclass
+class Rules:
+    """What a server's settings say of requests; can change while it runs."""
+
+    hold: float = 600.0
+    comment: float = 5.0
+    continue_: Continue = Continue.GREEDY
+    prefix: str = ""
+    defaults: Callable[[], Defaults] = Defaults
+    heard: Callable[[bytes], None] | None = None
+    """Hears the end of an answer, while a restored context waits to be proved."""
+    draining: bool = False
+
+
+@dataclass
+class Desk:
+    """What all requests to one engine share."""
+
+    engine: Engine
+    rules: Rules
+    ledger: Ledger
+    lobby: Lobby
+
+    async def answer(self, request: Request, outlet: Outlet) -> None:
+        """Answer one request. Cancelled when its client goes."""
+        ticket = self.ledger.receive()
+        exchange = Exchange(self, request, outlet, ticket)
+        try:
+            await exchange.run()
+        except asyncio.CancelledError:
+            ticket.end(Outcome.CANCELLED)
+            raise
+        finally:
+            ticket.end(Outcome.LOST)  # unless it has ended in another way
+
+
+@dataclass
+class Exchange:
+    """See the module. ``docs/decisions/0007`` has its states and what is promised in each."""
+
+    desk: Desk
+    request: Request
+    outlet: Outlet
+    ticket: Ticket
+    tries: int = 0
+    """How often the engine was given the request whole, from its beginning."""
+    continued: int = 0
+    lonely_crashes: int = 0
+    crowded: int = 0
+    suspect: bool = False
+    held_for: float = 0.0
+    asked: Asked = field(init=False)
+    _next: Request | None = None
+    _commented: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.asked = self._understood()
+
+    def _understood(self) -> Asked:
+        rules = self.desk.rules
+        return registry.asked_of(self.request, rules.defaults(), rules.continue_)
+
+    # -- the life
+
+    async def run(self) -> None:
+        """Until the client has its answer, or knows that there will be none."""
+        if self.desk.rules.draining:
+            await self._refuse(503, "this server is stopping: ask again soon", retry=5)
+            return
+        try:
+            while True:
+                try:
+                    await self._try()
+                except RetryError:
+                    self.ticket.move(Phase.HELD)
+                    self.ticket.note("held")
+                else:
+                    return
+        except HeldTooLongError:
+            await self._refuse(503, "the engine is still not back: ask again later", retry=30)
+        except FullError:
+            await self._refuse(503, "too many requests wait already: ask again later", retry=10)
+        except GaveUpError as error:
+            await self._refuse(503, f"the engine is not started again: {error}", retry=60)
+        except ApiError as error:
+            await self._break_off(f"the rest of this answer could not be asked for: {error}")
+
+    async def _try(self) -> None:
+        """One start of the engine answers it.
+
+        Raises:
+            RetryError: That was not the end of it.
+        """
+        works, lobby = self.asked.works, self.desk.lobby
+        if self.ticket.phase is Phase.RECEIVED:
+            self.ticket.move(Phase.WAITING)
+        if works:
+            again = self.ticket.phase is Phase.HELD
+            turn = lobby.enter(self.request.client, alone=self.suspect, again=again)
+            await self._wait(turn)
+        try:
+            live = await self._wait(self.desk.engine.serving())
+            lobby.set_room(live.n_slots)
+            await self._send(live)
+        finally:
+            if works:
+                lobby.leave()
+
+    async def _wait(self, wanted: Awaitable[_T]) -> _T:
+        """Wait for a turn or an engine; tell a client that waits for a stream that it does.
+
+        Only time in which no engine answers counts as held.
+
+        Raises:
+            HeldTooLongError: It was held too long.
+        """
+        task = asyncio.ensure_future(wanted)
+        try:
+            while True:
+                began = time.monotonic()
+                done, _ = await asyncio.wait({task}, timeout=_LOOK)
+                if done:
+                    return task.result()
+                if self.desk.engine.state is State.READY:
+                    continue
+                self.ticket.note("held")
+                self.held_for += time.monotonic() - began
+                if self.held_for > self.desk.rules.hold:
+                    raise HeldTooLongError
+                await self._comment()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _comment(self) -> None:
+        every = self.desk.rules.comment
+        if self.asked.streams and self.held_for - self._commented >= every:
+            self._commented = self.held_for
+            self._begin_stream()
+            self.outlet.write(WAITING)
+            await self.outlet.room()
+
+    async def _send(self, live: Live) -> None:
+        """Give the engine the request, or ask it for the rest of the answer."""
+        answer = self.asked.answer
+        try:
+            if answer is not None and answer.sent:
+                await self._ask_for_rest(live, answer)
+            request = self._next or self.asked.inside
+            self._next = None
+            self.ticket.move(Phase.SENT)
+            call = await live.upstream.send(
+                request.method, request.target, request.headers, request.body
+            )
+            try:
+                await self._receive(live, call)
+            finally:
+                call.close()
+        except UpstreamLostError as error:
+            if not error.sent:
+                await self.desk.engine.lost(live.generation, str(error))
+                raise RetryError from None
+            await self._after_loss(live, str(error))
+
+    async def _ask_for_rest(self, live: Live, answer: Answer) -> None:
+        async def ask(path: str, body: bytes) -> bytes:
+            target = (self.desk.rules.prefix + path).encode()
+            call = await live.upstream.send(
+                "POST", target, ((b"content-type", b"application/json"),), body
+            )
+            try:
+                got = await _all_of(call, WHOLE)
+            finally:
+                call.close()
+            if call.status != 200:
+                raise ApiError(f"{path} answered {call.status}")
+            return got
+
+        self._next = await answer.rest(ask)
+        self.continued += 1
+        self.ticket.note("continued")
+        if self.asked.streams:
+            self.outlet.write(CONTINUED)
+
+    # -- answers
+
+    async def _receive(self, live: Live, call: Call) -> None:
+        answer = self.asked.answer
+        if call.status >= 500 and self.asked.works:
+            await self._engine_error(live, call)
+        elif answer is None:
+            await self._pass_on(live, call)
+        elif call.status != 200:
+            body = await _all_of(call, _BAD)
+            await self._finish(call.status, call.headers, body)
+        else:
+            await self._understand(live, call, answer)
+
+    async def _understand(self, live: Live, call: Call, answer: Answer) -> None:
+        """Pass a stream on, event by event, or collect an answer that is wanted whole."""
+        streams, outlet, progressed = self.asked.streams, self.outlet, self.desk.engine.progressed
+        self.ticket.move(Phase.ANSWERING)
+        last = b""
+        while piece := await call.read():
+            progressed(live.generation)
+            events = answer.feed(piece)
+            if answer.failure is not None:
+                await self._failed_inside(live, answer.failure)
+                return
+            if events and streams:
+                if not outlet.begun:
+                    self._begin_stream(call.headers)
+                outlet.write(events)
+                await outlet.room()
+            last = events or last
+        if not answer.whole:
+            raise UpstreamLostError("the answer ended before its end", sent=True)
+        self._heard(last)
+        if streams:
+            if not outlet.begun:
+                self._begin_stream(call.headers)
+            outlet.end()
+        else:
+            headers, body = answer.result()
+            self._begin(200, headers, len(body))
+            outlet.write(body)
+            outlet.end()
+        self.ticket.end(Outcome.ANSWERED)
+
+    async def _failed_inside(self, live: Live, event: bytes) -> None:
+        """An error event came instead of the rest of an answer; returns if it is the client's."""
+        answer = self.asked.answer
+        assert answer is not None  # noqa: S101 - it has the event
+        if is_crowded(event):
+            if self.crowded < _CROWDED:
+                self._crowd()
+                await self._again()
+        elif await self.desk.engine.failed(live.generation, 500, event):
+            await self._after_loss(live, "it answered with an error")
+        if self.asked.streams:
+            self._begin_stream()
+            self.outlet.write(event)
+            self.outlet.end()
+            self.ticket.end(Outcome.ERROR_EVENT)
+        else:
+            await self._fail(500, "the engine broke the answer off")
+
+    def _crowd(self) -> None:
+        """Requests in work together filled the cache: it goes again with nothing beside it."""
+        self.crowded += 1
+        self.suspect = True
+
+    async def _pass_on(self, live: Live, call: Call) -> None:
+        """An answer of which nothing has to be understood.
+
+        Up to a size it is collected first, so that it can be asked for again if the engine dies.
+        """
+        self.ticket.move(Phase.ANSWERING)
+        events = (_value(call.headers, b"content-type") or b"").startswith(b"text/event-stream")
+        length = _value(call.headers, b"content-length")
+        head = self.request.method == "HEAD"
+        if head or (not events and (length is None or int(length) <= WHOLE)):
+            body, more = await self._collected(live, call)
+            if not more:
+                known = int(length) if head and length is not None else len(body)
+                self._begin(call.status, call.headers, known)
+                self.outlet.write(body)
+                self.outlet.end()
+                self._heard(body)
+                self.ticket.end(Outcome.ANSWERED)
+                return
+            self._begin(call.status, call.headers, int(length) if length else None)
+            self.outlet.write(body)
+        elif self.outlet.begun is False:
+            self._begin(call.status, call.headers, int(length) if length else None)
+        while piece := await call.read():
+            self.desk.engine.progressed(live.generation)
+            self.outlet.write(piece)
+            await self.outlet.room()
+        self.outlet.end()
+        self.ticket.end(Outcome.ANSWERED)
+
+    async def _collected(self, live: Live, call: Call) -> tuple[bytes, bool]:
+        """The body up to a size, and whether there is more of it."""
+        pieces, size = [], 0
+        while piece := await call.read():
+            self.desk.engine.progressed(live.generation)
+            pieces.append(piece)
+            size += len(piece)
+            if size > WHOLE:
+                return b"".join(pieces), True
+        return b"".join(pieces), False
+
+    async def _engine_error(self, live: Live, call: Call) -> None:
+        """A 5xx to a request that works: the engine may be sick, or the request too much for it."""
+        body = await _all_of(call, _BAD)
+        refusal = refusal_of(call.status, body)
+        if refusal is not None and refusal.fault is Fault.TOO_LONG:
+            await self._finish(400, ((b"content-type", b"application/json"),), refusal.body())
+        elif refusal is not None and self.crowded < _CROWDED:
+            self._crowd()
+            raise RetryError
+        else:
+            if refusal is None and await self.desk.engine.failed(
+                live.generation, call.status, body
+            ):
+                await self._after_loss(live, f"it answered {call.status}")
+            await self._finish(call.status, call.headers, body)
+
+    # -- losses
+
+    async def _after_loss(self, live: Live, reason: str) -> None:
+        """Find out what became of the engine; decide what becomes of the request.
+
+        Raises:
+            RetryError: It goes again.
+        """
+        alone = self.desk.lobby.in_work <= 1
+        loss = await self.desk.engine.lost(live.generation, reason)
+        if loss.alive:
+            self.ticket.note("executed_twice")
+        if loss.blames_requests and self.asked.works:
+            self.suspect = True
+            self.lonely_crashes += alone
+        if self.lonely_crashes >= _POISON:
+            await self._fail(500, f"the engine ended {_POISON} times while it answered this alone")
+            return
+        await self._again()
+
+    async def _again(self) -> None:
+        """The request goes again, or is continued, unless its client has what cannot go on.
+
+        Raises:
+            RetryError: It goes again.
+        """
+        answer = self.asked.answer
+        if answer is None:
+            if self.outlet.begun and self.ticket.phase is Phase.ANSWERING:
+                await self._break_off("the engine was lost while it answered")
+                return
+        elif answer.sent and not answer.continuable:
+            if self.asked.streams:
+                await self._break_off(f"the engine was lost while it answered: {self._why_not}")
+                return
+            self.asked = self._understood()
+        if answer is None or not answer.sent:
+            self.tries += 1
+            self.ticket.note("replayed")
+            self.asked = self._understood()
+        raise RetryError
+
+    @property
+    def _why_not(self) -> str:
+        return self.asked.why_not or "what was sent cannot be continued"
+
+    # -- writing
+
+    @property
+    def _path(self) -> str:
+        return self.request.path.removeprefix(self.desk.rules.prefix)
+
+    def _notes(self) -> Headers:
+        notes: Headers = ()
+        if self.tries:
+            notes += ((b"x-arriero-replayed", str(self.tries).encode()),)
+        if self.continued:
+            notes += ((b"x-arriero-continued", str(self.continued).encode()),)
+        return notes
+
+    def _begin(self, status: int, headers: Headers, length: int | None) -> None:
+        self.outlet.begin(status, (*headers, *self._notes()), length)
+
+    def _begin_stream(self, headers: Headers = _EVENTS) -> None:
+        if not self.outlet.begun:
+            self._begin(200, headers, None)
+
+    def _heard(self, last: bytes) -> None:
+        if self.desk.rules.heard is not None:
+            self.desk.rules.heard(last)
+
+    async def _finish(self, status: int, headers: Headers, body: bytes) -> None:
+        """A whole answer of the engine, or, in a stream that has begun, an error in its form."""
+        if self.outlet.begun:
+            await self._break_off(registry.message_of(body) or f"the engine answered {status}")
+            return
+        self._begin(status, headers, len(body))
+        self.outlet.write(body)
+        self.outlet.end()
+        self.ticket.end(Outcome.ANSWERED)
+
+    async def _refuse(self, status: int, message: str, *, retry: int) -> None:
+        if self.outlet.begun:
+            await self._break_off(message)
+            return
+        await self._fail(status, message, ((b"retry-after", str(retry).encode()),))
+
+    async def _fail(self, status: int, message: str, more: Headers = ()) -> None:
+        if self.outlet.begun:
+            await self._break_off(message)
+            return
+        headers, body = registry.error_body(self._path, status, message, "server_error")
+        self._begin(status, (*headers, *more), len(body))
+        self.outlet.write(body)
+        self.outlet.end()
+        self.ticket.end(Outcome.REFUSED if status == 503 else Outcome.ERROR_EVENT)
+
+    async def _break_off(self, message: str) -> None:
+        """End an answer that has begun as its API ends one that fails."""
+        if not self.outlet.begun:
+            await self._fail(502, message)
+        elif self.asked.streams:
+            answer = self.asked.answer
+            told = registry.error_events(self._path, message)
+            self.outlet.write(told if answer is None else answer.interrupted(message))
+            self.outlet.end()
+            self.ticket.end(Outcome.ERROR_EVENT)
+        else:
+            self.outlet.cut()
+            self.ticket.end(Outcome.LOST)
+
+
+def _value(headers: Headers, name: bytes) -> bytes | None:
+    return next((value for key, value in headers if key == name), None)
+
+
+async def _all_of(call: Call, most: int) -> bytes:
+    got = bytearray()
+    while len(got) < most and (piece := await call.read()):
+        got += piece
+    return bytes(got)
