@@ -177,6 +177,7 @@ class Planning:
 
     what_if: WhatIf
     header: Header
+    devices: tuple[ListedDevice, ...] = ()
 
     def __init__(
         self,
@@ -215,6 +216,7 @@ class Planning:
         base = planner.plan(self._command)
         answers = asked is not None and not any(note.id == "dry_run" for note in base.notes)
         found = self._told(base, spec, unfit, notes)
+        self.devices = devices
         self.what_if = WhatIf(planner.quick, planner.plan if answers else None)
         self.header = header
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,21 +14,23 @@ from arriero.base.redact import Redactor
 from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.engine import Engine, find_engine
 from arriero.jobs._baseline import refuse_printing
-from arriero.jobs._engine import misfit_of
+from arriero.jobs._engine import engine_record, misfit_of
 from arriero.jobs._fitting import Fitted, doubts, fitted, refuse_misfit
 from arriero.jobs._listening import listen_of, refuse_open, tls_of
 from arriero.jobs._misuse import refuse_misuse
 from arriero.jobs._models import with_model
 from arriero.jobs.check import CheckOptions, check
-from arriero.launch import serving_of
+from arriero.launch import Mode, serving_of
+from arriero.machine import device_memory
 from arriero.machine.cpu import INSTEAD
 from arriero.process import scratch_directory, sweep, temporary_directory
-from arriero.record import Event, PlanPool
+from arriero.record import Event, Finding, PlanPool, Probe
 from arriero.record.status import Gate
 from arriero.report.progress import Progress, Silent
 from arriero.serve.access import keys_in
 from arriero.serve.assignment import Assignment, Note, Serve, Tell
-from arriero.serve.gates import bounded_caches
+from arriero.serve.gates import bounded_caches, saves_known_to_fail, saves_not_risked, saves_off
+from arriero.serve.probe import Prober, at_risk
 from arriero.serve.settings import Gates, Settings
 from arriero.serve.settings_sources import Sources
 from arriero.store import Store
@@ -36,6 +38,7 @@ from arriero.store import Store
 _SERVER: Final = "llama-server"
 _OWN: Final = frozenset({"open-without-key"})
 """Findings about what serve decides for itself."""
+_SAVES: Final = "rpc-prompt-cache-abort"
 _HOW: Final = "arriero serve model.gguf   or   arriero serve -- llama-server -m model.gguf …"
 
 
@@ -125,6 +128,12 @@ def assign(
     )
 
 
+def redactor_of(command: Command, cwd: Path, keys: Iterable[str] = ()) -> Redactor:
+    """A redactor that knows the secrets of a command, of its key files and these keys."""
+    own = serving_of(command, cwd).api_keys
+    return Redactor.for_this_machine(secrets={*command.secrets(), *own, *keys})
+
+
 # --- the command --------------------------------------------------------------------------------
 
 
@@ -191,20 +200,22 @@ class _Preparing:
         """Plan it, refuse what does not fit, apply gates, check it, and say what is doubtful."""
         fit = self._fit(command)
         if fit is None:
-            self._findings(command, ())
+            self._say(self._findings(command))
             return _Ready(command)
         if not self.options.force:
             refuse_misfit(fit.plan)
+        findings = self._findings(fit.command)
         gates: list[Gate] = []
         if self.settings.gates is Gates.AUTO:
-            bounded = bounded_caches(fit.command, fit.plan, self.settings.memory_reserve)
-            if bounded is not None:
-                changed, gate = bounded
-                fit = fit.changed(changed)
-                gates.append(gate)
+            for gate in (self._bounded, self._saves):
+                changed = gate(fit, findings)
+                if changed is not None:
+                    fit = fit.changed(changed[0])
+                    gates.append(changed[1])
+            findings = self._findings(fit.command) if gates else findings
         for doubt in doubts(fit.plan):
             self.note(doubt)
-        self._findings(fit.command, gates)
+        self._say(findings)
         return _Ready(fit.command, tuple(gates), fit.plan.pools)
 
     def _fit(self, command: Command) -> Fitted | None:
@@ -221,15 +232,60 @@ class _Preparing:
             self.note(f"nothing is planned: {error.message}")
             return None
 
-    def _findings(self, command: Command, gates: Sequence[Gate]) -> None:
-        """Say what is known to go wrong with the command."""
+    def _bounded(self, fit: Fitted, _: Sequence[Finding]) -> tuple[Command, Gate] | None:
+        return bounded_caches(fit.command, fit.plan, self.settings.memory_reserve)
+
+    def _saves(self, fit: Fitted, findings: Sequence[Finding]) -> tuple[Command, Gate] | None:
+        """Saves off where they may end the engine: by a probe, else by what is known."""
+        command, devices = fit.command, at_risk(fit.command, fit.plan)
+        if not devices or serving_of(command, self._cwd).mode is not Mode.TEXT:
+            return None
+        warned = next((one for one in findings if one.id == _SAVES), None)
+        if warned and warned.applies == "yes" and warned.status == "reproduced":
+            return saves_known_to_fail(command, devices, warned.because)
+        probe = self._probed(fit, devices)
+        if probe is not None and probe.outcome != "could not run":
+            return saves_off(command, devices, probe)
+        if warned is not None:
+            return saves_not_risked(command, devices, warned.because)
+        if probe is not None:
+            self.note(f"saving prompts from {', '.join(devices)} could not be tried: {probe.why}")
+        return None
+
+    def _probed(self, fit: Fitted, devices: Sequence[str]) -> Probe | None:
+        if fit.command.model_source()[0] is not ModelSource.FILE:
+            return None
+        prober = Prober(
+            engine=self.engine,
+            devices=fit.planning.devices,
+            record=engine_record(self.engine),
+            header=fit.planning.header,
+            store=self.store,
+            redactor=redactor_of(fit.command, self._cwd),
+            scratch=self.scratch,
+            cwd=self._cwd,
+            device_memory=device_memory,
+        )
+        known = prober.known(fit.command)
+        if known is not None:
+            return known
+        self.note(
+            f"trying whether prompts can be saved from {', '.join(devices)}, with a copy of the"
+            " model without weights; the result is kept"
+        )
+        return prober.probe(fit.command)
+
+    def _findings(self, command: Command) -> tuple[Finding, ...]:
+        """What is known to go wrong with the command."""
         own = CheckOptions(engine=self.engine.path)
         try:
             found = check(command.words, own, environ=command.inherited, cwd=self._cwd)
         except ArrieroError as error:
             self.note(f"nothing is checked: {error.message}")
-            return
-        for finding in found.findings:
-            if finding.severity == "info" or finding.id in _OWN:
-                continue
-            self.note(f"{finding.because} (arriero gotchas {finding.id})")
+            return ()
+        return found.findings
+
+    def _say(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            if finding.severity != "info" and finding.id not in _OWN:
+                self.note(f"{finding.because} (arriero gotchas {finding.id})")

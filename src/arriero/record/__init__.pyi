@@ -52,6 +52,7 @@ from .plan import PlanContext as PlanContext
 from .plan import PlanGrowth as PlanGrowth
 from .plan import PlanNote as PlanNote
 from .plan import PlanPool as PlanPool
+from .probe import Probe as Probe
 from .run import Run as Run
 from .run import RunBuffer as RunBuffer
 from .run import RunSettings as RunSettings

@@ -44,6 +44,7 @@ SCHEMAS: Final = {
     "incident": "incident:Incident",
     "incidents": "incident:Incidents",
     "plan": "plan:Plan",
+    "probe": "probe:Probe",
     "run": "run:Run",
     "skeleton": "skeleton:SkeletonRecord",
     "status": "status:Status",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from arriero.advice.caches import HostCaches
@@ -10,7 +11,7 @@ from arriero.base.sizes import human
 from arriero.base.words import Component, Cost
 from arriero.command import Command
 from arriero.launch import caches
-from arriero.record import Plan, PlanGrowth, PlanPool
+from arriero.record import Plan, PlanGrowth, PlanPool, Probe
 from arriero.record.status import Gate
 
 _CAPPED: Final = {Component.PROMPT_CACHE: "saved prompts", Component.CHECKPOINTS: "checkpoints"}
@@ -67,3 +68,46 @@ def _capped(
     taken = (kept.most or 0) if kept is not None else 0
     limit = prompts.most if prompts is not None else 0
     return caches_bounded(command, HostCaches(limit, taken, taken // count), room, slots)
+
+
+def saves_off(
+    command: Command, devices: Sequence[str], probe: Probe
+) -> tuple[Command, Gate] | None:
+    """No saves from devices that cannot give state back; None where a probe showed that they can.
+
+    Args:
+        devices: From which saves read.
+        probe: What was tried.
+    """
+    if probe.outcome != "broke":
+        return None
+    where = ", ".join(devices)
+    why = (
+        f"this engine dies when it saves a prompt from {where}; a copy of the model without weights"
+        f" served with this, and without it ended so: {probe.why}"
+    )
+    return _with(command, probe.change, why)
+
+
+def saves_known_to_fail(
+    command: Command, devices: Sequence[str], because: str
+) -> tuple[Command, Gate] | None:
+    """No saves where a gotcha applies that was reproduced on this build."""
+    why = f"this engine dies when it saves a prompt from {', '.join(devices)}: {because}"
+    return _with(command, {caches.PROMPT_CACHE: "0"}, why)
+
+
+def saves_not_risked(
+    command: Command, devices: Sequence[str], because: str
+) -> tuple[Command, Gate] | None:
+    """No saves where a gotcha says that they may end the engine and nothing shows the contrary."""
+    where = ", ".join(devices)
+    why = f"saving a prompt from {where} may end this engine, and it could not be tried: {because}"
+    return _with(command, {caches.PROMPT_CACHE: "0"}, why)
+
+
+def _with(command: Command, settings: Mapping[str, str], why: str) -> tuple[Command, Gate] | None:
+    change = Change("", Cost.PROMPT_REUSE, "", {**settings})
+    if not change.difference(command):
+        return None
+    return change.apply(command), Gate(change=spelled(change, command), why=why)

@@ -34,6 +34,7 @@ from arriero.record import (
     Incident,
     Peak,
     Plan,
+    Probe,
     Run,
     Verification,
     decode,
@@ -415,6 +416,9 @@ def _summary(document: msgspec.Struct) -> str:
             parts = [document.signal] if document.signal else []
             parts += [_failure(failure), *([action.value.replace("_", " ")] if action else [])]
             return "; ".join([*parts, *([f"down {down:.1f} s"] if down is not None else [])])
+        case Probe(outcome=outcome, change=change):
+            changes = [f"{flag} {value}" for flag, value in change.items()]
+            return "; ".join(["saved prompts", outcome, *changes])
         case Plan(fits=fits):
             verdict = {True: "fits", False: "does not fit", None: "may fit"}[fits]
             if fits is None and document.starts and document.outgrows:
