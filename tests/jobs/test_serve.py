@@ -12,7 +12,7 @@ import pytest
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.cli._argv import take_apart
 from arriero.command import builtin_flags, parse_command
-from arriero.gguf import write_model
+from arriero.gguf import Shape, write_model
 from arriero.gguf.presets import tiny
 from arriero.jobs._listening import refuse_open
 from arriero.jobs.serve import ServeOptions, assign
@@ -25,6 +25,11 @@ from arriero.serve.settings import TABLE, Listen, Settings
 from arriero.serve.settings_sources import Sources, Value
 from arriero.store import Store
 
+WIDE = Shape(
+    arch="llama", name="wide-kv", layers=2, embedding=64, heads=128, heads_kv=128, head_dim=64,
+    feed_forward=64,
+)  # fmt: skip
+"""64 KiB of KV for each token: a TiB for 16 million, and their cells still take no time."""
 KEY = "sk-arriero-0123456789"
 
 
@@ -104,20 +109,22 @@ def test_a_command_that_fits_is_served_as_it_is(door: Door) -> None:
 
 @pytest.mark.engine
 def test_what_exact_sums_show_not_to_fit_is_refused_with_a_command_that_fits(door: Door) -> None:
-    words = door.command("-c 2000000000 -np 1 -cram 0")
+    door.model = write_model(door.home / "wide.gguf", WIDE, weights="zeros")
+    words = door.command("-c 16000000 -np 1 -cram 0")
     error = door.refused(words)
     assert (error.exit_code, error.id) == (1, "does-not-fit")
     assert "host has" in error.message
     begun = f"arriero serve -- {door.engine} -m {door.model} -c "
     assert error.hint.startswith(begun)
     instead = error.hint.removeprefix("arriero serve -- ").split()
-    assert door.assign(instead).command.number("-c") not in (None, 2000000000)
+    assert door.assign(instead).command.number("-c") not in (None, 16000000)
 
 
 @pytest.mark.engine
 def test_force_starts_what_does_not_fit_and_says_so(door: Door) -> None:
-    found = door.assign(door.command("-c 2000000000 -np 1 -cram 0"), force=True)
-    assert found.command.number("-c") == 2000000000
+    door.model = write_model(door.home / "wide.gguf", WIDE, weights="zeros")
+    found = door.assign(door.command("-c 16000000 -np 1 -cram 0"), force=True)
+    assert found.command.number("-c") == 16000000
     assert any("too small by exact sums" in note for note in door.notes)
 
 

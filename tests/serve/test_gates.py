@@ -19,7 +19,7 @@ from arriero.gguf import read_header, write_model
 from arriero.gguf.presets import LADDER_DENSE, LADDER_HYBRID
 from arriero.gguf.shape import Shape
 from arriero.memory import Planner, parse_pools
-from arriero.record import Plan, Probe
+from arriero.record import EngineRecord, Plan, Probe
 from arriero.serve.gates import (
     bounded_caches,
     saves_known_to_fail,
@@ -27,7 +27,6 @@ from arriero.serve.gates import (
     saves_off,
 )
 from arriero.serve.probe import at_risk
-from tests.examples import ENGINE
 
 RESERVE = 256 * MIB
 
@@ -151,7 +150,9 @@ def probe(outcome: str, change: dict[str, str]) -> Probe:
         outcome=outcome,  # type: ignore[arg-type]
         change=change,
         why="GGML_ASSERT",
-        engine=ENGINE,
+        engine=EngineRecord(
+            path="llama-server", found_by="PATH", version="1", build=1, commit=None, backends=()
+        ),
     )
 
 
