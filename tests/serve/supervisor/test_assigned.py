@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +11,8 @@ from arriero.base.words import Kind, Recovery
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.logs.model import Failure
 from arriero.serve.assignment import Assignment, Smaller
-from arriero.serve.supervisor.assigned import choice, silent, takes_connections
+from arriero.serve.supervisor.assigned import choice
+from arriero.serve.supervisor.workers import Workers, silent, takes_connections
 
 WORDS = ["llama-server", "-m", "a.gguf", "--rpc", "one:1,two:2", "-np", "4"]
 COMMAND = parse_command(WORDS, builtin_flags(), {})
@@ -62,3 +64,28 @@ def test_who_answers_is_asked_for_real() -> None:
         assert takes_connections(name)
         assert silent([name, "127.0.0.1:port"], takes_connections) == {"127.0.0.1:port"}
     assert not takes_connections(name)
+
+
+def test_a_restart_waits_for_a_worker_that_was_there_and_for_no_other() -> None:
+    told: list[str] = []
+    back: list[socket.socket] = []
+
+    async def run() -> None:
+        server = socket.create_server(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        command = COMMAND.with_value("--rpc", f"127.0.0.1:{port},127.0.0.1:1")
+        workers = Workers()
+        await workers.look(command)
+        server.close()
+
+        def tell(why: str) -> None:
+            if not told:
+                back.append(socket.create_server(("127.0.0.1", port)))
+            told.append(why)
+
+        await asyncio.wait_for(workers.back(command, tell), 20)
+        assert told == [f"waiting for the worker 127.0.0.1:{port}"]
+
+    asyncio.run(run())
+    for server in back:
+        server.close()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from arriero.base.words import Kind, Recovery
 from arriero.command import Command
@@ -17,9 +14,7 @@ from arriero.serve.supervisor.log import RotatingLog
 from arriero.serve.supervisor.options import Alternative, Choose, Connect, Hooks, Options
 from arriero.serve.supervisor.policy import Policy
 from arriero.serve.supervisor.supervisor import Supervisor
-
-_ANSWER_SECONDS: Final = 2.0
-_MOST_WORKERS: Final = 64
+from arriero.serve.supervisor.workers import silent, takes_connections
 
 
 def supervisor_of(
@@ -58,23 +53,3 @@ def choice(assignment: Assignment, answers: Callable[[str], bool] | None = None)
         return None if found is None else Alternative(found.command, recovery, found.change)
 
     return choose
-
-
-def silent(endpoints: Iterable[str], answers: Callable[[str], bool]) -> frozenset[str]:
-    """The workers that do not answer, asked side by side."""
-    asked = tuple(endpoints)[:_MOST_WORKERS]
-    if not asked:
-        return frozenset()
-    with ThreadPoolExecutor(len(asked), "worker") as pool:
-        found = [*pool.map(answers, asked)]
-    return frozenset(name for name, there in zip(asked, found, strict=True) if not there)
-
-
-def takes_connections(endpoint: str) -> bool:
-    """Whether anything listens there."""
-    host, _, port = endpoint.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS):
-            return True
-    except (OSError, ValueError):
-        return False

@@ -30,6 +30,7 @@ from arriero.serve.supervisor.private import private
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Condemned
 from arriero.serve.supervisor.watch import Watch
+from arriero.serve.supervisor.workers import Workers
 
 _LOSSES: Final = 64
 """Losses that are remembered for requests that ask late."""
@@ -78,6 +79,7 @@ class Supervisor:
         self._leaving = False
         self._before: memory.Before | None = None
         self._alternative: Alternative | None = None
+        self._workers = Workers()
         self._losses: dict[int, asyncio.Future[Loss]] = {}
         self._events: deque[life.Event] = deque()
         self._stepping = False
@@ -271,6 +273,7 @@ class Supervisor:
     async def _launch(self, run: Run) -> None:
         if self._before is None:
             self._before = await asyncio.to_thread(memory.now)
+        await self._workers.look(self.command)
         self._examiner.begins()
         generation = run.generation
         await run.launch(
@@ -325,7 +328,11 @@ class Supervisor:
         if self._run is not None:
             await self._memory_back(self._run)
         await asyncio.sleep(rest.seconds)
+        await self._workers.back(self.command, self._say)
         self._post(life.Rested())
+
+    def _say(self, why: str) -> None:
+        self.why = why
 
     async def _memory_back(self, run: Run) -> None:
         if self._before is not None and (missing := await memory.back(self._before, run.memory)):
