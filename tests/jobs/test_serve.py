@@ -116,8 +116,8 @@ def test_what_exact_sums_show_not_to_fit_is_refused_with_a_command_that_fits(doo
     assert "host has" in error.message
     begun = f"arriero serve -- {door.engine} -m {door.model} -c "
     assert error.hint.startswith(begun)
-    instead = error.hint.removeprefix("arriero serve -- ").split()
-    assert door.assign(instead).command.number("-c") not in (None, 16000000)
+    # not started: what is free on a busy machine is another amount by now
+    assert 0 < int(error.hint.removeprefix(begun).split()[0]) < 16000000
 
 
 @pytest.mark.engine

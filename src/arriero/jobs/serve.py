@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from arriero.base.errors import ArrieroError, EngineError, UsageError
 from arriero.base.paths import StrPath, texts
@@ -19,6 +18,7 @@ from arriero.jobs._fitting import Fitted, doubts, fitted, refuse_misfit
 from arriero.jobs._listening import listen_of, refuse_open, tls_of
 from arriero.jobs._misuse import refuse_misuse
 from arriero.jobs._models import with_model
+from arriero.jobs._policy import Policy
 from arriero.jobs.check import CheckOptions, check
 from arriero.launch import Mode, serving_of
 from arriero.machine import device_memory
@@ -28,7 +28,7 @@ from arriero.record import Event, Finding, PlanPool, Probe
 from arriero.record.status import Gate
 from arriero.report.progress import Progress, Silent
 from arriero.serve.access import keys_in
-from arriero.serve.assignment import Assignment, Note, Serve, Tell
+from arriero.serve.assignment import Assignment, Note, Tell
 from arriero.serve.gates import bounded_caches, saves_known_to_fail, saves_not_risked, saves_off
 from arriero.serve.probe import Prober, at_risk
 from arriero.serve.settings import Gates, Settings
@@ -72,7 +72,8 @@ def serve(
     assignment = assign(
         words, options, tell=tell, note=note, store=store or Store(), progress=progress or Silent()
     )
-    run = cast("Serve", import_module("arriero.serve.server").serve)
+    from arriero.serve.server import serve as run  # late: only a server needs it
+
     return run(assignment, tell, note)
 
 
@@ -108,6 +109,7 @@ def assign(
     for gate in ready.gates:
         note(f"changed {gate.change}: {gate.why}")
         tell(Event.gate(gate.change, gate.why))
+    policy = Policy(engine, sources.cwd)
     keys = (key for path in settings.api_key_file for key in keys_in(path))
     return Assignment(
         command=ready.command,
@@ -125,6 +127,8 @@ def assign(
         store=store,
         environ=ready.command.exec_environ,
         cwd=sources.cwd,
+        smaller=policy.smaller,
+        without=policy.without,
     )
 
 
