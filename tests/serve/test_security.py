@@ -19,6 +19,7 @@ import schemathesis
 
 from arriero.gguf import write_model
 from arriero.gguf.presets import tiny
+from arriero.serve.control.endpoints import openapi
 from tests.serve.fake_engine import Home
 from tests.serve.front import Front
 from tests.serve.load import Ask, all_of
@@ -249,8 +250,9 @@ def test_nothing_without_the_key(path: str, front: Front) -> None:
     for more in ("", "Authorization: Bearer sk-other\r\n", f"Authorization: Basic {KEY}\r\n"):
         raw = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}Connection: close\r\n\r\n"
         back = send(front.port, raw.encode())
-        for word in (b"total_slots", b"restarts", b"arriero_", b"incidents", b"llama_server"):
-            assert word not in back.data, back.data
+        if path != "/arriero/":  # the empty page, which asks for the key, knows these words
+            for word in (b"total_slots", b"restarts", b"arriero_", b"incidents", b"llama_server"):
+                assert word not in back.data, back.data
         if not path.startswith("/health?"):
             assert not {*back.statuses} & {200, 304}, back.data
 
@@ -336,27 +338,7 @@ def test_whoever_does_not_read_holds_no_slot(home: Home, tmp_path: Path) -> None
             made.close()
 
 
-def api() -> dict[str, Any]:
-    """The control endpoints, with parameters that invite odd values."""
-    word = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
-    lines = {"name": "lines", "in": "query", "schema": {"type": "string"}}
-    odd = {"name": "X-Odd", "in": "header", "schema": {"type": "string"}}
-    fine = {"responses": {"200": {"description": "fine"}, "404": {"description": "none"}}}
-    paths = {
-        path: {"get": {"parameters": parameters, **fine}}
-        for path, parameters in {
-            "/arriero/status": [odd, lines],
-            "/arriero/incidents": [lines],
-            "/arriero/incidents/{id}": [word, odd],
-            "/arriero/metrics": [odd, lines],
-            "/arriero/log": [lines],
-            "/arriero/{id}": [word],
-        }.items()
-    }
-    return {"openapi": "3.0.3", "info": {"title": "control", "version": "1"}, "paths": paths}
-
-
-schema = schemathesis.openapi.from_dict(api())
+schema = schemathesis.openapi.from_dict(openapi())
 
 
 @schema.parametrize()
