@@ -258,8 +258,8 @@ def native(url: str, method: str, path: str, body: Any, key: str = KEY) -> tuple
 def test_native(name: str, ways: Ways) -> None:
     method, path, body = NATIVE[name]
     engine, arriero = (native(url, method, path, body) for url in ways)
-    if name == "slot saved":
-        for size in ("n_written", "n_saved"):
+    if name.startswith("slot"):  # how much a slot holds differs by Arriero's own completions
+        for size in {"n_written", "n_saved", "n_erased"} & {*engine[1]}:
             assert arriero[1].pop(size) > 0 < engine[1].pop(size)
     assert arriero == engine
 
