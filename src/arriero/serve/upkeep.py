@@ -174,6 +174,8 @@ class Upkeep:
         live = self._live
         if not self._unsaved or now - self._since < IDLE or self.contexts is None:
             return
+        if run.log.sleeping:
+            return  # a question would wake it, and it has nothing to save
         if live is not None and live.generation == run.generation:
             self._unsaved = False
             await self._save(live)
