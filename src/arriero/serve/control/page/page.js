@@ -44,7 +44,7 @@
     const whole = unit ? `${value} ${unit}` : value;
     if ($(id).dataset.shown === whole) return;
     $(id).dataset.shown = whole;
-    $(id).replaceChildren(value, ...(unit ? ["\u00a0", make("small", {}, unit)] : []));
+    $(id).replaceChildren(value, ...(unit ? [make("small", {}, `\u00a0${unit}`)] : []));
   }
   const number = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
   const rate = (value) => (value < 100 ? value.toFixed(1) : number(value));
