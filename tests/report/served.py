@@ -58,12 +58,18 @@ def status() -> Status:
             MemoryUse(
                 pool="Vulkan0",
                 planned=round(3.1 * GIB),
+                most=round(3.1 * GIB),
                 actual=round(3.02 * GIB),
                 total=8 * GIB,
                 free=round(4.1 * GIB),
             ),
             MemoryUse(
-                pool="host", planned=900 * MIB, actual=1400 * MIB, total=32 * GIB, free=20 * GIB
+                pool="host",
+                planned=900 * MIB,
+                most=8 * GIB,
+                actual=1400 * MIB,
+                total=32 * GIB,
+                free=20 * GIB,
             ),
         ),
         slots=(

@@ -61,7 +61,9 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 
     pool: str
     planned: int | None = None
-    """For this engine."""
+    """For this engine at its start."""
+    most: int | None = None
+    """Planned at most: with what grows while it serves, such as saved prompts."""
     actual: int | None = None
     """Taken by this engine now."""
     total: int | None = None

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arriero.jobs import skeleton
-from arriero.record import SlotUse
+from arriero.record import RequestCounts, SlotUse
 from arriero.serve.control.figures import Counted, Figures, counted_in, foreign_metrics, slots_in
 from tests.engine_oracle.real import running
 from tests.report import served
@@ -133,14 +133,43 @@ def test_an_engine_that_does_not_answer_is_left_in_peace() -> None:
     assert len(figures.slots) == 2, "what was known stays while the engine is busy"
 
 
-def test_an_engine_that_may_sleep_is_asked_only_while_it_works() -> None:
-    view = bare()
-    view.may_sleep = True
-    view.now = msgspec.structs.replace(view.now, requests=type(view.now.requests)())
-    refreshed(Figures(view, Clock()))
+def with_requests(view: Seen, received: int, in_flight: int) -> None:
+    requests = RequestCounts(received=received, in_flight=in_flight)
+    view.now = msgspec.structs.replace(view.now, requests=requests)
+
+
+def test_an_engine_without_requests_is_not_asked_for_ever() -> None:
+    view, clock = bare(), Clock()
+    figures = Figures(view, clock)
+
+    def asked() -> int:
+        before = len(view.asked)
+        for _ in range(20):
+            clock.now += 1
+            refreshed(figures)
+        return (len(view.asked) - before) // 2
+
+    with_requests(view, 0, 0)
+    assert (asked(), asked()) == (2, 0)
+    with_requests(view, 1, 1)
+    assert asked() == 20
+    with_requests(view, 1, 0)
+    assert (asked(), asked()) == (2, 0)
+    with_requests(view, 2, 0)
+    assert (asked(), asked()) == (2, 0), "one that came and went between two looks"
+    with_engine(view, 78)
+    assert asked() == 2
+
+
+def test_an_engine_that_sleeps_is_not_woken() -> None:
+    view, clock = bare(), Clock()
+    with_requests(view, 3, 0)
+    view.asleep = True
+    figures = Figures(view, clock)
+    refreshed(figures)
     assert view.asked == []
-    view.now = msgspec.structs.replace(view.now, requests=type(view.now.requests)(in_flight=1))
-    refreshed(Figures(view, Clock()))
+    view.asleep = False
+    refreshed(figures)
     assert view.asked == ["/slots", "/metrics"]
 
 

@@ -21,9 +21,13 @@ class Read:
 def pool(name: str, planned: int, **more: Any) -> PlanPool:
     given: dict[str, Any] = {
         "devices": (name,), "total": 16 * GIB, "free": 12 * GIB, "limited_by": "its size",
-        "at_start": planned, "margin": 0, "headroom": None, "fits": True,
+        "at_start": planned // 2, "margin": 0, "headroom": None, "fits": True,
     }  # fmt: skip
     return PlanPool(name=name, planned=planned, **(given | more))
+
+
+def used(name: str, most: int, **more: int) -> MemoryUse:
+    return MemoryUse(pool=name, planned=most // 2, most=most, **more)
 
 
 def test_a_card_is_taken_for_the_one_device_that_is_planned() -> None:
@@ -33,14 +37,14 @@ def test_a_card_is_taken_for_the_one_device_that_is_planned() -> None:
         2 * GIB,
     )
     assert uses == (
-        MemoryUse(pool="CUDA0", planned=3 * GIB, actual=2 * GIB, total=8 * GIB, free=4 * GIB),
-        MemoryUse(pool="host", planned=GIB, actual=2 * GIB, total=32 * GIB, free=20 * GIB),
+        used("CUDA0", 3 * GIB, actual=2 * GIB, total=8 * GIB, free=4 * GIB),
+        used("host", GIB, actual=2 * GIB, total=32 * GIB, free=20 * GIB),
     )
 
 
 def test_cards_that_cannot_be_told_apart_stand_for_themselves() -> None:
     uses = memory_uses([pool("CUDA0", GIB)], {"nvml0": Read(1, 2), "nvml1": Read(3, None)}, None)
-    assert [(one.pool, one.planned, one.actual) for one in uses] == [
+    assert [(one.pool, one.most, one.actual) for one in uses] == [
         ("CUDA0", GIB, None),
         ("nvml0", None, 2),
         ("nvml1", None, None),
@@ -58,5 +62,5 @@ def test_without_a_plan_and_without_an_engine() -> None:
         MemoryUse(pool="host", actual=2, total=3, free=1),
     )
     assert memory_uses([pool("host", GIB)], {}, None) == (
-        MemoryUse(pool="host", planned=GIB, total=16 * GIB, free=12 * GIB),
+        used("host", GIB, total=16 * GIB, free=12 * GIB),
     )

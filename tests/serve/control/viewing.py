@@ -36,7 +36,7 @@ class Seen:
     lines: Sequence[str] = LOG
     answers: dict[str, bytes] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    may_sleep: bool = False
+    asleep: bool = False
 
     def status(self) -> Status:
         return self.now

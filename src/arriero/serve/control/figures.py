@@ -11,13 +11,15 @@ from typing import Final
 import msgspec
 
 from arriero.base import limits
-from arriero.record import ServedTokens, SlotUse
+from arriero.record import ServedTokens, SlotUse, Status
 from arriero.serve.control.interface import View
 
 FRESH: Final = 0.5
 """Seconds for which an answer of the engine is not asked for again, however many look."""
 _PATIENCE: Final = 5.0
 """Seconds that an engine that did not answer is left in peace."""
+_SETTLING: Final = 2
+"""How often an engine without requests is asked: it counts a little after it has answered."""
 _LATELY: Final = 30.0
 """Seconds over which speeds are taken."""
 _COUNTERS: Final = {
@@ -115,6 +117,7 @@ class Figures:
     def __init__(self, view: View, clock: Callable[[], float] = time.monotonic) -> None:
         self._view, self._clock = view, clock
         self._pid: int | None = None
+        self._settled = (-1, 0)
         self._asked = float("-inf")
         self._before = Counted()
         self._now: Counted | None = None
@@ -129,8 +132,7 @@ class Figures:
         pid = status.engine.pid
         if pid != self._pid:
             self._begin(pid)
-        idle = not status.requests.in_flight
-        if pid is None or self._clock() - self._asked < FRESH or (self._view.may_sleep and idle):
+        if pid is None or self._clock() - self._asked < FRESH or not self._worth(status):
             return
         # Set before the first wait: whoever looks meanwhile gets what is known.
         self._asked = self._clock()
@@ -143,6 +145,22 @@ class Figures:
             self.slots = slots_in(slots)
         if metrics is not None and len(metrics) <= limits.REPLY:
             self._count(metrics.decode("utf-8", "replace"))
+
+    def _worth(self, status: Status) -> bool:
+        """Whether the engine can have other figures, and asking does not wake it.
+
+        Each question is a line in its log, and it sleeps only if it is asked nothing.
+        """
+        requests = status.requests
+        if requests.in_flight:
+            self._settled = (-1, 0)
+            return True
+        received, times = self._settled
+        times = times + 1 if received == requests.received else 1
+        if self._view.asleep or times > _SETTLING:
+            return False
+        self._settled = (requests.received, times)
+        return True
 
     def tokens(self) -> ServedTokens:
         """Tokens since the server began, over all starts of the engine."""
@@ -164,6 +182,7 @@ class Figures:
         self._pid, self._now = pid, None
         self._asked = float("-inf")
         self._samples.clear()
+        self._settled = (-1, 0)
         self.slots, self.metrics = (), ""
 
     def _count(self, metrics: str) -> None:

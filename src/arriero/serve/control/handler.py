@@ -20,6 +20,8 @@ from arriero.serve.control.interface import View
 from arriero.serve.control.page import page
 from arriero.serve.http.interface import Outlet, Request
 
+_IDLE = "update_slots: all slots are idle"
+"""Printed whenever the engine is asked for its figures."""
 _POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
@@ -132,7 +134,7 @@ class Control:
 
     def _log_tail(self) -> bytes:
         """Lines that are known to hold no text of a client; made anew when there are others."""
-        lines = tuple(self._view.log())
+        lines = tuple(line for line in self._view.log() if _IDLE not in line)
         if lines != self._log[0]:
             told = told_lines(map(self._redactor.share, lines), Vocabulary())
             self._log = lines, "".join(line + "\n" for line in told).encode("utf-8", "replace")

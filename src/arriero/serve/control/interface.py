@@ -17,11 +17,8 @@ class View(Protocol):
     """
 
     @property
-    def may_sleep(self) -> bool:
-        """Whether the engine may fall asleep (``--sleep-idle-seconds``).
-
-        Then it is asked nothing while it has no requests: asking would keep it awake.
-        """
+    def asleep(self) -> bool:
+        """Whether the engine sleeps (``--sleep-idle-seconds``): asking would wake it."""
 
     def status(self) -> Status:
         """All that is known without asking the engine; ``slots`` and ``tokens`` may be left out.

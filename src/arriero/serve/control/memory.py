@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from arriero.record import MemoryUse, PlanPool
 
 _HOST: Final = frozenset({"host", "shared"})
@@ -50,7 +52,8 @@ def memory_uses(
 def _use(pool: PlanPool, reading: Reading | None) -> MemoryUse:
     return MemoryUse(
         pool=pool.name,
-        planned=pool.planned,
+        planned=pool.at_start,
+        most=pool.planned,
         actual=None if reading is None else reading.engine,
         total=pool.total if reading is None or reading.total is None else reading.total,
         free=pool.free if reading is None else reading.free,
@@ -60,6 +63,4 @@ def _use(pool: PlanPool, reading: Reading | None) -> MemoryUse:
 def _with_pages(use: MemoryUse, resident: int | None) -> MemoryUse:
     if use.pool not in _HOST or resident is None:
         return use
-    return MemoryUse(
-        pool=use.pool, planned=use.planned, actual=resident, total=use.total, free=use.free
-    )
+    return msgspec.structs.replace(use, actual=resident)

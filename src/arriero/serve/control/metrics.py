@@ -164,7 +164,18 @@ MEASURES: Final = (
         _one(lambda s: sum(one.tokens or 0 for one in s.slots) if s.slots else None),
     ),
     Measure(
-        "memory_planned_bytes", _GAUGE, "What was planned in a pool", ("pool",), _memory("planned")
+        "memory_planned_bytes",
+        _GAUGE,
+        "What was planned in a pool at the start",
+        ("pool",),
+        _memory("planned"),
+    ),
+    Measure(
+        "memory_most_bytes",
+        _GAUGE,
+        "What was planned in a pool at most, with what grows while serving",
+        ("pool",),
+        _memory("most"),
     ),
     Measure(
         "memory_actual_bytes",

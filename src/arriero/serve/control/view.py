@@ -45,9 +45,9 @@ class ServerView:
         self._began = time.monotonic()
 
     @property
-    def may_sleep(self) -> bool:
-        seconds = self._supervisor.command.value("--sleep-idle-seconds") or "-1"
-        return not seconds.startswith("-")
+    def asleep(self) -> bool:
+        run = self._supervisor.run
+        return run is not None and run.log.sleeping
 
     def status(self) -> Status:
         supervisor, given = self._supervisor, self._assignment

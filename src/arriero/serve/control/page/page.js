@@ -120,15 +120,17 @@
     if (known.length === 0) return void $("memory").replaceChildren(make("li", { class: "empty" }, "Not known."));
     if ($("memory").querySelector(".empty")) $("memory").replaceChildren();
     rows("memory", known.length).forEach((item, at) => {
-      const { pool, planned, actual, total, free } = known[at];
-      const whole = total ?? Math.max(planned ?? 0, actual ?? 0, 1);
+      const { pool, planned, most, actual, total, free } = known[at];
+      const top = Math.max(planned ?? 0, most ?? 0), grows = planned !== null && top > planned + 16 * MIB;
+      const whole = total ?? Math.max(top, actual ?? 0, 1);
       const others = total !== null && free !== null ? Math.max(0, total - free - (actual ?? 0)) : 0;
       const taken = actual === null ? "not measured" : `${size(actual)} taken`;
-      const words = [taken, planned === null ? "" : `${size(planned)} planned`, total === null ? "" : `of ${size(total)}`];
+      const words = [taken, planned === null ? "" : `${size(planned)} planned${grows ? `, ${size(top)} at most` : ""}`, total === null ? "" : `of ${size(total)}`];
       const mine = share(actual ?? 0, whole);
-      item.className = planned !== null && actual !== null && actual > planned * 1.05 + 64 * MIB ? "over" : "";
+      item.className = planned !== null && actual !== null && actual > top * 1.05 + 64 * MIB ? "over" : "";
       bar(item, pool, words.filter(Boolean).join(" · "), actual ?? 0, whole, [
         ["taken", 0, mine], ["others", mine, Math.min(100 - mine, share(others, whole))],
+        ...(grows ? [["most", Math.min(99.4, share(top, whole)), null]] : []),
         ...(planned === null ? [] : [["planned", Math.min(99.4, share(planned, whole)), null]]),
       ]);
     });
