@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
+from arriero.advice import advise
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.cli._argv import take_apart
 from arriero.command import builtin_flags, parse_command
-from arriero.gguf import Shape, write_model
-from arriero.gguf.presets import tiny
+from arriero.gguf import Shape, read_header, write_model
+from arriero.gguf.presets import LADDER_HYBRID, tiny
+from arriero.jobs._fitting import Fitted, chosen, refuse_misfit
 from arriero.jobs._listening import refuse_open
+from arriero.jobs.plan import Planning
 from arriero.jobs.serve import ServeOptions, assign
 from arriero.launch import serving_of
+from arriero.memory import Planner, parse_pools
+from arriero.memory.frontier import WhatIf
 from arriero.process import temporary_directory
 from arriero.record import Event
 from arriero.report.progress import Silent
@@ -269,3 +275,41 @@ def test_every_setting_is_an_option() -> None:
 def test_wrong_settings_name_themselves(door: Door) -> None:
     with pytest.raises(UsageError, match="--hold"):
         door.assign(["x"], {"hold": "soon"})
+
+
+# --- with a model alone -------------------------------------------------------------------------
+
+
+def fit_of(model: Path, text: str, pools: str) -> Fitted:
+    command = parse_command(["llama-server", "-m", str(model), *text.split()], builtin_flags(), {})
+    header = read_header(model)
+    planner = Planner(header, parse_pools(pools), model=model)
+    what_if = WhatIf(planner.quick)
+    counsel = advise(command, header, what_if)
+    plan = msgspec.structs.replace(what_if.plan(command), advice=counsel.advice)
+    return Fitted(command, plan, what_if, cast("Planning", None))
+
+
+@pytest.mark.parametrize("pools", ["host=3GiB", "host=1GiB", "CUDA0=2GiB,host=16GiB"])
+def test_settings_that_fit_are_chosen(pools: str, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m.gguf", LADDER_HYBRID, weights="zeros")
+    fit = fit_of(model, "-c 400000 -np 8", pools)
+    assert any(pool.is_short for pool in fit.plan.pools)
+    found, told = chosen(fit)
+    assert told
+    assert not any(pool.is_short for pool in found.plan.pools)
+    assert found.command.value("-m") == str(model)
+
+
+def test_defaults_that_fit_are_kept(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m.gguf", LADDER_HYBRID, weights="zeros")
+    fit = fit_of(model, "", "host=256GiB")
+    assert chosen(fit) == (fit, "")
+
+
+def test_what_no_change_makes_fit_is_left_to_the_refusal(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m.gguf", LADDER_HYBRID, weights="zeros")
+    fit = fit_of(model, "-c 400000 -np 8", "host=8MiB")
+    assert chosen(fit) == (fit, "")
+    with pytest.raises(ArrieroError, match="does not fit"):
+        refuse_misfit(fit.plan)

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from arriero.advice.changes import Change
 from arriero.base.errors import ArrieroError
 from arriero.base.sizes import human
-from arriero.command import Command
+from arriero.base.words import Cost
+from arriero.command import Command, parse_command
 from arriero.engine import Engine
 from arriero.jobs.plan import Planning, PlanOptions
-from arriero.memory.frontier import WhatIf
-from arriero.record import Plan, PlanPool
+from arriero.launch import edits
+from arriero.memory.frontier import WhatIf, frontier
+from arriero.record import Advice, Plan, PlanPool
 from arriero.report.progress import Progress
+from arriero.serve.gates import spelled
 from arriero.store import Store
 
 
@@ -89,3 +93,41 @@ def doubts(plan: Plan) -> Iterator[str]:
 def _lack(pool: PlanPool) -> str:
     free = human(pool.free) if pool.free is not None else "an unknown size"
     return f"up to {human(pool.planned)} are planned, {free} is free"
+
+
+# --- settings that fit --------------------------------------------------------------------------
+
+
+def chosen(fit: Fitted) -> tuple[Fitted, str]:
+    """The command with settings that fit this machine, and what was chosen; empty if nothing was.
+
+    The engine's own defaults are kept where they have room. Else the cheapest change that makes it
+    fit is taken, and if no single kind of change does, the largest context with one slot.
+    """
+    if not any(pool.is_short for pool in fit.plan.pools):
+        return fit, ""
+    best = next((one for one in fit.plan.advice if one.recommended), None)
+    change = as_change(best, fit.command) if best is not None else _with_one_slot(fit)
+    if change is None:
+        return fit, ""
+    return fit.changed(change.apply(fit.command)), spelled(change, fit.command)
+
+
+def _with_one_slot(fit: Fitted) -> Change | None:
+    single = edits.with_slots(fit.command, 1)
+    points = frontier(single, fit.what_if, kv_unified=False, n_ctx_train=fit.plan.model.n_ctx_train)
+    point = next(iter(points), None)
+    if point is None or point.n_ctx is None:
+        return None
+    settings: dict[str, str | None] = {"-np": "1", "-c": str(point.n_ctx)}
+    settings |= dict(zip(point.capped[::2], point.capped[1::2], strict=True))
+    return Change("", Cost.CONTEXT, "", settings)
+
+
+def as_change(advised: Advice, command: Command) -> Change:
+    """What an advised command has different, as settings: its own words have secrets masked."""
+    after = parse_command(advised.argv, command.flags, command.inherited).effective()
+    before = command.effective()
+    settings: dict[str, str | None] = {k: v for k, v in after.items() if before.get(k) != v}
+    settings |= {flag: None for flag in before if flag not in after}
+    return Change("", advised.cost, "", settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,10 @@ from arriero.advice import advise
 from arriero.advice.changes import Change, context, remedies, slots
 from arriero.base import limits
 from arriero.base.errors import ArrieroError
-from arriero.base.words import Cost
-from arriero.command import Command, parse_command
+from arriero.command import Command
 from arriero.engine import Engine, list_devices
 from arriero.gguf import Header, read_header
+from arriero.jobs._fitting import as_change
 from arriero.launch import edits
 from arriero.launch.context import PAD
 from arriero.launch.drafting import draft_model
@@ -122,7 +122,7 @@ def _changes(
     counsel = advise(command, header, what_if)
     for one in counsel.advice:
         if one.recommended:
-            yield _as_change(one.argv, command, one.cost)
+            yield as_change(one, command)
     now = base.context
     if failure is not None:
         n_ubatch = now.n_ubatch if now is not None and now.n_ubatch else 512
@@ -134,15 +134,6 @@ def _changes(
     half = now.n_ctx // 2 // PAD * PAD
     if half >= _LEAST_CONTEXT * (1 if now.kv_unified else now.n_seq_max):
         yield context(half)
-
-
-def _as_change(argv: Sequence[str], command: Command, cost: Cost) -> Change:
-    """What an advised command has different, as settings: its secrets are masked."""
-    after = parse_command(argv, command.flags, command.inherited).effective()
-    before = command.effective()
-    settings: dict[str, str | None] = {k: v for k, v in after.items() if before.get(k) != v}
-    settings |= {flag: None for flag in before if flag not in after}
-    return Change("", cost, "", settings)
 
 
 def _total(plan: Plan) -> int:

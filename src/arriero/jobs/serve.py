@@ -14,7 +14,7 @@ from arriero.command import Command, ModelSource, builtin_flags, parse_command
 from arriero.engine import Engine, find_engine
 from arriero.jobs._baseline import refuse_printing
 from arriero.jobs._engine import engine_record, misfit_of
-from arriero.jobs._fitting import Fitted, doubts, fitted, refuse_misfit
+from arriero.jobs._fitting import Fitted, chosen, doubts, fitted, refuse_misfit
 from arriero.jobs._listening import listen_of, refuse_open, tls_of
 from arriero.jobs._misuse import refuse_misuse
 from arriero.jobs._models import with_model
@@ -206,6 +206,10 @@ class _Preparing:
         if fit is None:
             self._say(self._findings(command))
             return _Ready(command)
+        if self.options.bare:
+            fit, choice = chosen(fit)
+            if choice:
+                self.note(f"chosen so that it fits: {choice}")
         if not self.options.force:
             refuse_misfit(fit.plan)
         findings = self._findings(fit.command)
