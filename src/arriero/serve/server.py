@@ -1,294 +1,235 @@
-"""The server: a table of supervised engines, clients in front, signals, the end."""
+"""The server that stays up: listens, hands requests to the engine they are for, drains, stops."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from arriero.base.errors import ArrieroError, UsageError
 from arriero.process import scratch_directory, temporary_directory
-from arriero.record import Event, Incident
+from arriero.record.event import Event
 from arriero.serve.access import Access, Keys, keys_in
-from arriero.serve.apis import registry
-from arriero.serve.apis.interface import Defaults
 from arriero.serve.assignment import Assignment, Note, Tell
-from arriero.serve.control.handler import Control
-from arriero.serve.control.view import ServerView
 from arriero.serve.http.front import Listener
 from arriero.serve.http.interface import Outlet, Request
-from arriero.serve.http.upstream import Pool
-from arriero.serve.requests.exchange import Desk, Rules
-from arriero.serve.requests.ledger import Ledger
-from arriero.serve.requests.lobby import Lobby
-from arriero.serve.settings import Listen, Settings
-from arriero.serve.supervisor.interface import State
-from arriero.serve.supervisor.log import RotatingLog
-from arriero.serve.supervisor.options import Hooks, Options
-from arriero.serve.supervisor.policy import Policy
-from arriero.serve.supervisor.supervisor import Supervisor
+from arriero.serve.served import Served, access_of
+from arriero.serve.settings import Settings, changed
 
-_LOG: Final = "engine.log"
-_LAST_WORDS: Final = 0.5
-"""Seconds that clients have to read what they are told at the end."""
+DRAINED: Final = 0
+GAVE_UP: Final = 1
 
 
 def serve(assignment: Assignment, tell: Tell, note: Note) -> int:
-    """Serve until told to stop, or until the engine is given up; the exit status.
+    """Serve an assignment until told to stop, or until its engine is given up; the exit status.
 
     Raises:
-        ArrieroError: It cannot listen, or a certificate cannot be used. Nothing runs then.
+        UsageError: The address cannot be had, or a file of keys or of a certificate not be read.
+        ArrieroError: The engine cannot be started privately.
     """
-    with (
-        scratch_directory(temporary_directory()) as scratch,
-        asyncio.Runner(loop_factory=_loop_factory()) as runner,
-    ):
-        return runner.run(Server(assignment, tell, note, scratch).run())
+    with scratch_directory(temporary_directory()) as directory:
+        server = Server(assignment, directory, tell, note)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            status = runner.run(server.run())
+        tell(Event.stopped(status))
+        return status
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed: it takes a fifth off each request."""
-    if sys.platform == "win32":
-        return None
-    else:  # noqa: RET505 - each platform's checker sees one branch
-        try:
+    """uvloop's, where it is installed."""
+    if sys.platform != "win32":
+        with contextlib.suppress(ImportError):
             import uvloop
-        except ImportError:
-            return None
-        return uvloop.new_event_loop
+
+            return uvloop.new_event_loop
+    return None
 
 
-class Supervised:
-    """One entry of the table: an engine, its desk and what shows both."""
+@dataclass
+class _Table:
+    """The supervised engines. Today there is one, for every request."""
 
-    def __init__(
-        self, assignment: Assignment, log: RotatingLog, ledger: Ledger, tell: Tell
-    ) -> None:
-        self.assignment = assignment
-        settings = assignment.settings
-        self.supervisor = Supervisor(
-            assignment.command,
-            assignment.engine,
-            Pool,
-            log,
-            Options(
-                cwd=assignment.cwd,
-                policy=Policy(settings.restarts.count, settings.restarts.seconds),
-                hang_after=settings.hang_after,
-                grace=settings.drain,
-            ),
-            Hooks(event=tell, incident=self._keep),
-        )
-        self.rules = Rules(prefix=assignment.serving.prefix, defaults=self._defaults)
-        self.apply(settings)
-        lobby = Lobby(settings.queue, self.supervisor.working)
-        self.desk = Desk(self.supervisor, self.rules, ledger, lobby)
-        self.view = ServerView(assignment, self.supervisor, ledger.told)
-        self.note: Note = lambda _: None
-        self._last = Defaults(build=assignment.build, prefix=assignment.serving.prefix)
+    entries: list[Served]
 
-    def apply(self, settings: Settings) -> None:
-        """Take settings that can change while it runs."""
-        self.rules.hold = settings.hold
-        self.rules.comment = settings.keepalive_comment
-        self.rules.continue_ = settings.continue_
+    def for_request(self, request: Request) -> Served:
+        return self.entries[0]
 
-    def _defaults(self) -> Defaults:
-        run = self.supervisor.run
-        if run is not None and run.live is not None:
-            self._last = run.live.defaults
-        return self._last
-
-    def _keep(self, incident: Incident) -> None:
-        """An incident as a record. What cannot be kept must not end the server."""
-        try:
-            self.assignment.store.save(incident, self.assignment.redactor)
-        except ArrieroError as error:
-            self.note(f"an incident is not kept: {error.message}")
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self.entries)
 
 
 class Server:
-    """Clients in front, engines behind."""
+    """Everything that runs in the loop."""
 
-    def __init__(self, assignment: Assignment, tell: Tell, note: Note, scratch: Path) -> None:
-        self._assignment, self._tell, self._note = assignment, tell, note
-        settings = assignment.settings
-        directory = settings.log_dir or scratch
-        self._log = RotatingLog(directory / _LOG, settings.log_size)
-        self._ledger = Ledger()
-        entry = Supervised(assignment, self._log, self._ledger, tell)
-        entry.note = note
-        self._engines: dict[str, Supervised] = {assignment.model: entry}
-        self._control = Control(entry.view, assignment.redactor, assignment.serving.prefix)
-        self._listener = Listener(settings, self._access(settings), self._answer)
-        self._listener.refused = self._ledger.refuse
-        self._stopping = asyncio.Event()
-        self._at_once = asyncio.Event()
+    def __init__(self, assignment: Assignment, directory: Path, tell: Tell, note: Note) -> None:
+        self._assignment, self._directory = assignment, directory
+        self._tell, self._note = tell, note
+        self._settings = assignment.settings
+        self._table = _Table([])
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._listener: Listener
+
+    async def run(self) -> int:
+        """Until it is told to stop, or the engine is given up."""
+        given = self._assignment
+        tls, access = _tls(given), self._admission(self._settings)
+        served = Served(given, self._directory, self._tell, self._note)
+        self._table.entries.append(served)
+        self._listener = Listener(self._settings, access, self._answer)
+        self._listener.refused = served.ledger.refuse
+        try:
+            url = await self._listen(tls)
+            with self._signals():
+                self._tell(Event.listening(url))
+                self._note(f"listening on {url}; the page is at {url.rstrip('/')}/arriero/")
+                served.start()
+                return await self._until_stopped(served)
+        finally:
+            await self._listener.close()
+            await served.close()
+
+    async def _until_stopped(self, served: Served) -> int:
+        given_up = asyncio.create_task(_given_up(served))
+        told = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({given_up, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if given_up.done():
+            return await self._after_giving_up(served)
+        given_up.cancel()
+        await asyncio.gather(given_up, told, return_exceptions=True)
+        self._note("stopping once requests are answered; a second signal stops at once")
+        self._listener.close_listeners()
+        draining = asyncio.create_task(self._drain())
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({draining, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not draining.done():
+            draining.cancel()
+            await self._end_at_once()
+        await asyncio.gather(draining, hurry, return_exceptions=True)
+        return DRAINED
+
+    async def _after_giving_up(self, served: Served) -> int:
+        """Requests that wait are told; then there is nothing left to serve."""
+        self._note(f"gave up: {served.supervisor.gave_up}")
+        self._listener.close_listeners()
+        await served.desk.stop()
+        await served.supervisor.stop()
+        return GAVE_UP
+
+    async def _drain(self) -> None:
+        await asyncio.gather(*(one.drain(self._settings.drain) for one in self._table))
+
+    async def _end_at_once(self) -> None:
+        await self._listener.close()
+        await asyncio.gather(*(one.supervisor.kill() for one in self._table))
 
     # -- requests
 
-    def engine_of(self, request: Request) -> Supervised:
-        """Whose request it is. There is one engine today."""
-        return next(iter(self._engines.values()))
-
     async def _answer(self, request: Request, outlet: Outlet) -> None:
-        if self._control.owns(request.path):
+        served = self._table.for_request(request)
+        if served.control.owns(request.path):
             allowed = self._listener.gatekeeper.has_key(request.headers)
-            await self._control.answer(request, outlet, allowed=allowed)
-            return
-        await self.engine_of(request).desk.answer(request, outlet)
+            await served.control.answer(request, outlet, allowed=allowed)
+        else:
+            await served.answer(request, outlet)
 
-    def _access(self, settings: Settings) -> Access:
-        given = self._assignment
-        files = (key for path in settings.api_key_file for key in keys_in(path))
-        keys = (*given.serving.api_keys, *files)
-        own = {given.listen.host.lower()} - {"", "0.0.0.0", "::"}  # noqa: S104 - taken out
-        return Access(
-            keys=Keys.of(keys),
-            hosts=frozenset({*own, *settings.allow_host}),
-            origins=frozenset(settings.allow_origin),
-            prefix=given.serving.prefix,
-            error_body=registry.error_body,
-        )
+    async def _listen(self, tls: ssl.SSLContext | None) -> str:
+        """Listen; the address as clients write it.
 
-    # -- the life of the server
-
-    async def run(self) -> int:
-        """From the first connection to the last; the exit status."""
-        tls = _context(self._assignment.tls) if self._assignment.tls else None
+        Raises:
+            UsageError: It cannot be had.
+        """
         listen = self._assignment.listen
         try:
             port = await self._listener.listen(listen.host, listen.port, listen.socket, tls)
         except OSError as error:
-            reason = error.strerror or str(error)
             raise UsageError(
-                f"cannot listen on {listen}: {reason}",
-                hint="end what listens there, or use --listen with another address",
+                f"cannot listen on {listen}: {error.strerror or error}",
+                hint="choose another with --listen, or end what listens there",
                 id="cannot-listen",
             ) from None
-        url = _url(listen, port, tls is not None, self._assignment.serving.prefix)
-        self._note(f"listening on {url}; the page is at {url.rstrip('/')}/arriero/")
-        self._tell(Event.listening(url))
-        try:
-            with self._signals():
-                for entry in self._engines.values():
-                    entry.supervisor.start()
-                status = await self._until_over()
-        finally:
-            await self._end()
-        self._tell(Event.stopped(status))
-        return status
+        scheme = "https" if tls is not None else "http"
+        if listen.socket is not None:
+            return f"unix:{listen.socket}"
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        return f"{scheme}://{host}:{port}{self._assignment.serving.prefix}"
 
-    async def _until_over(self) -> int:
-        """Wait for a signal or for an engine that is given up; drain."""
-        gone = [asyncio.create_task(_gone(e.supervisor)) for e in self._engines.values()]
-        told = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({told, *gone}, return_when=asyncio.FIRST_COMPLETED)
-        given_up = next((task.result() for task in gone if task.done()), "")
-        for task in (told, *gone):
-            task.cancel()
-        if given_up:
-            self._note(f"given up: {given_up}")
-            await self._drain(_LAST_WORDS)
-            return 1
-        self._note("stopping: requests in work are answered first")
-        await self._drain(self._assignment.settings.drain)
-        return 0
+    # -- settings
 
-    async def _drain(self, seconds: float) -> None:
-        for entry in self._engines.values():
-            entry.rules.draining = True
-            entry.supervisor.draining = True
-        self._listener.close_listeners()
-        loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        while self._ledger.in_flight and loop.time() < until and not self._at_once.is_set():
-            await asyncio.sleep(0.02)
-
-    async def _end(self) -> None:
-        for entry in self._engines.values():
-            if self._at_once.is_set():
-                await entry.supervisor.kill()
-            else:
-                await entry.supervisor.stop()
-        await self._listener.close()
-        self._log.close()
-
-    def _signals(self) -> _Handled:
-        return _Handled(
-            {
-                signal.SIGTERM: self._stop,
-                signal.SIGINT: self._stop,
-                getattr(signal, "SIGHUP", signal.SIGTERM): self._reload,
-            }
-            if sys.platform != "win32"
-            else {}
-        )
-
-    def _stop(self) -> None:
-        if self._stopping.is_set():
-            self._at_once.set()
-        self._stopping.set()
+    def _admission(self, settings: Settings) -> Access:
+        given = self._assignment
+        files = (key for path in settings.api_key_file for key in keys_in(path))
+        return access_of(given, settings, Keys.of((*given.serving.api_keys, *files)))
 
     def _reload(self) -> None:
-        """Read keys and settings again; with a mistake in them, those from before stay."""
+        """SIGHUP: keys and settings are read again; if one cannot be, all stay as they are."""
         try:
             settings = self._assignment.sources.settings()
-            access = self._access(settings)
+            access = self._admission(settings)
         except ArrieroError as error:
             self._note(f"settings are not changed: {error.message}")
             return
+        now, later = changed(self._settings, settings)
+        self._settings = self._listener.limits = settings
         self._listener.gatekeeper = access
-        for entry in self._engines.values():
-            entry.apply(settings)
-        self._note("settings and keys were read again")
+        for one in self._table:
+            one.reload(settings)
+        names = f" (changed: {', '.join(one.name for one in now)})" if now else ""
+        self._note(f"settings and keys were read again{names}")
+        for setting in later:
+            self._note(f"{setting.name} counts after a new start of arriero serve")
 
+    # -- signals
 
-class _Handled:
-    """Signals that are handled in the event loop for a while."""
-
-    def __init__(self, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
-        self._handlers = handlers
-
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT drain, a second one ends at once; SIGHUP reads settings again."""
         loop = asyncio.get_running_loop()
-        for number, handler in self._handlers.items():
-            loop.add_signal_handler(number, handler)
-
-    def __exit__(self, *exc: Any) -> None:
-        loop = asyncio.get_running_loop()
-        for number in self._handlers:
-            with suppress(ValueError, RuntimeError):
+        taken = []
+        handlers: list[tuple[int, Callable[[], None]]] = [
+            (signal.SIGTERM, self._told_to_stop),
+            (signal.SIGINT, self._told_to_stop),
+        ]
+        if sys.platform != "win32":
+            handlers.append((signal.SIGHUP, self._reload))
+        for number, handler in handlers:
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, handler)
+                taken.append(number)
+        try:
+            yield
+        finally:
+            for number in taken:
                 loop.remove_signal_handler(number)
 
-
-async def _gone(supervisor: Supervisor) -> str:
-    """Why it is given up, once it is."""
-    while supervisor.state is not State.FAILED:
-        await asyncio.sleep(0.1)
-    return supervisor.gave_up or "the engine is not started again"
+    def _told_to_stop(self) -> None:
+        (self._hurry if self._stop.is_set() else self._stop).set()
 
 
-def _context(files: tuple[Path, Path]) -> ssl.SSLContext:
-    certificate, key = files
+async def _given_up(served: Served) -> None:
+    """Back when the engine will not be started again."""
+    await served.supervisor.over()
+
+
+def _tls(assignment: Assignment) -> ssl.SSLContext | None:
+    if assignment.tls is None:
+        return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate, key = assignment.tls
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
-            f"cannot use the certificate {certificate} with {key}: {error}",
-            hint="name a certificate and its key in PEM form",
+            f"cannot use {certificate} with {key}: {error.strerror or error}",
+            hint="name a certificate and its key, in PEM",
         ) from None
+    context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _url(listen: Listen, port: int, tls: bool, prefix: str) -> str:
-    if listen.socket is not None:
-        return f"unix:{listen.socket}"
-    shown = Listen(listen.host, port)
-    return f"{'https' if tls else 'http'}://{shown}{prefix}"

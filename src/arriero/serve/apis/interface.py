@@ -60,13 +60,15 @@ class Answer(Protocol):
 
     @property
     def failure(self) -> bytes | None:
-        """An error event that came instead of the rest of the answer. It was not passed on."""
+        """An event of an error that came instead of the rest; ``feed`` has not passed it on."""
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes from the engine; return those for the client: whole events, as they came."""
 
     async def rest(self, ask: Ask) -> Request:
         """The request for what is missing. Later ``feed``s are read as its answer.
+
+        It may be asked for again before anything of it has come, or in the middle of it.
 
         Raises:
             ApiError: It cannot be asked for.
@@ -112,6 +114,9 @@ class Apis(Protocol):
 
     def error_events(self, path: str, message: str) -> bytes:
         """A stream that consists of an error alone, in the form of the API at this path."""
+
+    def message_of(self, body: bytes) -> str:
+        """What an error of the engine says; empty where it says nothing."""
 
 
 WAITING: bytes = b": arriero waiting\n\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from arriero.serve.apis import registry
 from arriero.serve.apis.interface import (
@@ -33,6 +35,13 @@ _POISON: Final = 3
 """Crashes of the engine with nothing but this request in work: then it is not sent again."""
 _CROWDED: Final = 3
 _LOOK: Final = 0.5
+_OFTEN: Final = 0.05
+_TELL: Final = 2.0
+"""Seconds to tell the client of a request that is stopped."""
+_LOADING: Final = 503
+_NOT_DONE: Final = 501
+_AS_JSON: Final = ((b"content-type", b"application/json"),)
+STOPPING: Final = "this server is stopping: ask again soon"
 _T = TypeVar("_T")
 
 
@@ -66,21 +75,30 @@ class Desk:
     rules: Rules
     ledger: Ledger
     lobby: Lobby
+    _exchanges: set[Exchange] = field(default_factory=set)
 
     async def answer(self, request: Request, outlet: Outlet) -> None:
         """Answer one request. Cancelled when its client goes."""
         ticket = self.ledger.receive()
         exchange = Exchange(self, request, outlet, ticket)
+        self._exchanges.add(exchange)
         try:
             await exchange.run()
         except asyncio.CancelledError:
             ticket.end(Outcome.CANCELLED)
             raise
         finally:
+            self._exchanges.discard(exchange)
             ticket.end(Outcome.LOST)  # unless it has ended in another way
 
+    async def stop(self) -> None:
+        """Tell all requests that are left that there will be no answer; back when they know."""
+        self.rules.draining = True
+        left = [one.stop() for one in [*self._exchanges]]
+        await asyncio.gather(*left, return_exceptions=True)
 
-@dataclass
+
+@dataclass(eq=False)
 class Exchange:
     """See the module. ``docs/decisions/0007`` has its states and what is promised in each."""
 
@@ -89,29 +107,52 @@ class Exchange:
     outlet: Outlet
     ticket: Ticket
     tries: int = 0
-    """How often the engine was given the request whole, from its beginning."""
+    """How often it was sent again from its beginning."""
     continued: int = 0
     lonely_crashes: int = 0
     crowded: int = 0
     suspect: bool = False
     held_for: float = 0.0
     asked: Asked = field(init=False)
+    _read_with: Defaults = field(init=False)
     _next: Request | None = None
     _commented: float = 0.0
+    _task: asyncio.Task[None] | None = None
+    _stopped: bool = False
+    passed: bool = False
+    """Its client has a part of an answer that nobody here understands."""
 
     def __post_init__(self) -> None:
-        self.asked = self._understood()
+        self._understand_request(self.desk.rules.defaults())
 
-    def _understood(self) -> Asked:
-        rules = self.desk.rules
-        return registry.asked_of(self.request, rules.defaults(), rules.continue_)
+    def _understand_request(self, defaults: Defaults) -> None:
+        self._read_with = defaults
+        self.asked = registry.asked_of(self.request, defaults, self.desk.rules.continue_)
 
     # -- the life
 
     async def run(self) -> None:
         """Until the client has its answer, or knows that there will be none."""
+        self._task = task = asyncio.current_task()
+        try:
+            await self._live()
+        except asyncio.CancelledError:
+            if not self._stopped or task is None:
+                raise
+            task.uncancel()
+            await self._refuse(503, STOPPING, retry=5)
+
+    async def stop(self) -> None:
+        """The server stops before this has its answer: its client is told so."""
+        task = self._task
+        if task is not None and not self._stopped and self.ticket.outcome is None:
+            self._stopped = True
+            task.cancel()
+            await asyncio.wait({task}, timeout=_TELL)
+
+    async def _live(self) -> None:
         if self.desk.rules.draining:
-            await self._refuse(503, "this server is stopping: ask again soon", retry=5)
+            await self._refuse(503, STOPPING, retry=5)
             return
         try:
             while True:
@@ -137,22 +178,23 @@ class Exchange:
         Raises:
             RetryError: That was not the end of it.
         """
-        works, lobby = self.asked.works, self.desk.lobby
-        if self.ticket.phase is Phase.RECEIVED:
+        works, lobby, engine = self.asked.works, self.desk.lobby, self.desk.engine
+        again = self.ticket.phase is Phase.HELD
+        if not again:
             self.ticket.move(Phase.WAITING)
-        if works:
-            again = self.ticket.phase is Phase.HELD
-            turn = lobby.enter(self.request.client, alone=self.suspect, again=again)
-            await self._wait(turn)
+        if works and not lobby.enter_now(alone=self.suspect):
+            await self._wait(lobby.enter(self.request.client, alone=self.suspect, again=again))
         try:
-            live = await self._wait(self.desk.engine.serving())
+            live = engine.live
+            if live is None:
+                live = await self._wait(engine.serving())
             lobby.set_room(live.n_slots)
             await self._send(live)
         finally:
             if works:
                 lobby.leave()
 
-    async def _wait(self, wanted: Awaitable[_T]) -> _T:
+    async def _wait(self, wanted: Coroutine[Any, Any, _T]) -> _T:
         """Wait for a turn or an engine; tell a client that waits for a stream that it does.
 
         Only time in which no engine answers counts as held.
@@ -160,18 +202,18 @@ class Exchange:
         Raises:
             HeldTooLongError: It was held too long.
         """
-        task = asyncio.ensure_future(wanted)
+        task = asyncio.get_running_loop().create_task(wanted)
         try:
             while True:
                 began = time.monotonic()
-                done, _ = await asyncio.wait({task}, timeout=_LOOK)
+                done, _ = await asyncio.wait({task}, timeout=self._look())
                 if done:
                     return task.result()
                 if self.desk.engine.state is State.READY:
                     continue
                 self.ticket.note("held")
                 self.held_for += time.monotonic() - began
-                if self.held_for > self.desk.rules.hold:
+                if self.held_for >= self.desk.rules.hold:
                     raise HeldTooLongError
                 await self._comment()
         finally:
@@ -179,9 +221,14 @@ class Exchange:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    def _look(self) -> float:
+        """Seconds until there is something to do for one that waits."""
+        rules = self.desk.rules
+        left = max(rules.hold - self.held_for, 0.0)
+        return min(_LOOK, left, max(rules.comment, _OFTEN))
+
     async def _comment(self) -> None:
-        every = self.desk.rules.comment
-        if self.asked.streams and self.held_for - self._commented >= every:
+        if self.asked.streams and self.held_for - self._commented >= self.desk.rules.comment:
             self._commented = self.held_for
             self._begin_stream()
             self.outlet.write(WAITING)
@@ -189,13 +236,15 @@ class Exchange:
 
     async def _send(self, live: Live) -> None:
         """Give the engine the request, or ask it for the rest of the answer."""
-        answer = self.asked.answer
+        if live.defaults != self._read_with and self.ticket.phase is Phase.WAITING:
+            self._understand_request(live.defaults)  # it came before the engine had told them
+        answer, handed = self.asked.answer, False
         try:
             if answer is not None and answer.sent:
                 await self._ask_for_rest(live, answer)
-            request = self._next or self.asked.inside
-            self._next = None
+            request, self._next = self._next or self.asked.inside, None
             self.ticket.move(Phase.SENT)
+            handed = True
             call = await live.upstream.send(
                 request.method, request.target, request.headers, request.body
             )
@@ -204,17 +253,12 @@ class Exchange:
             finally:
                 call.close()
         except UpstreamLostError as error:
-            if not error.sent:
-                await self.desk.engine.lost(live.generation, str(error))
-                raise RetryError from None
-            await self._after_loss(live, str(error))
+            await self._after_loss(live, str(error), handed=handed and error.sent)
 
     async def _ask_for_rest(self, live: Live, answer: Answer) -> None:
         async def ask(path: str, body: bytes) -> bytes:
             target = (self.desk.rules.prefix + path).encode()
-            call = await live.upstream.send(
-                "POST", target, ((b"content-type", b"application/json"),), body
-            )
+            call = await live.upstream.send("POST", target, _AS_JSON, body)
             try:
                 got = await _all_of(call, WHOLE)
             finally:
@@ -227,6 +271,7 @@ class Exchange:
         self.continued += 1
         self.ticket.note("continued")
         if self.asked.streams:
+            self._begin_stream()
             self.outlet.write(CONTINUED)
 
     # -- answers
@@ -276,26 +321,31 @@ class Exchange:
 
     async def _failed_inside(self, live: Live, event: bytes) -> None:
         """An error event came instead of the rest of an answer; returns if it is the client's."""
-        answer = self.asked.answer
-        assert answer is not None  # noqa: S101 - it has the event
         if is_crowded(event):
             if self.crowded < _CROWDED:
-                self._crowd()
-                await self._again()
+                await self._crowd()
+                return
         elif await self.desk.engine.failed(live.generation, 500, event):
             await self._after_loss(live, "it answered with an error")
+            return
         if self.asked.streams:
             self._begin_stream()
             self.outlet.write(event)
             self.outlet.end()
             self.ticket.end(Outcome.ERROR_EVENT)
         else:
-            await self._fail(500, "the engine broke the answer off")
+            status, body = _error_in(event)
+            self._whole(status, _AS_JSON, body, Outcome.ANSWERED)
 
-    def _crowd(self) -> None:
-        """Requests in work together filled the cache: it goes again with nothing beside it."""
+    async def _crowd(self) -> None:
+        """Requests in work together filled the cache: it goes again with nothing beside it.
+
+        Raises:
+            RetryError: It goes again.
+        """
         self.crowded += 1
         self.suspect = True
+        await self._again()
 
     async def _pass_on(self, live: Live, call: Call) -> None:
         """An answer of which nothing has to be understood.
@@ -304,28 +354,33 @@ class Exchange:
         """
         self.ticket.move(Phase.ANSWERING)
         events = (_value(call.headers, b"content-type") or b"").startswith(b"text/event-stream")
-        length = _value(call.headers, b"content-length")
-        head = self.request.method == "HEAD"
-        if head or (not events and (length is None or int(length) <= WHOLE)):
+        length = _length(call.headers)
+        if self.request.method == "HEAD":
+            self._begin(call.status, call.headers, length)
+        elif events or (length is not None and length > WHOLE):
+            if not self.outlet.begun:
+                self._begin(call.status, call.headers, length)
+            await self._passed(live, call)
+        else:
             body, more = await self._collected(live, call)
             if not more:
-                known = int(length) if head and length is not None else len(body)
-                self._begin(call.status, call.headers, known)
-                self.outlet.write(body)
-                self.outlet.end()
-                self._heard(body)
-                self.ticket.end(Outcome.ANSWERED)
+                await self._finish(call.status, call.headers, body)
                 return
-            self._begin(call.status, call.headers, int(length) if length else None)
+            if self.outlet.begun:
+                await self._break_off("the answer is no stream")
+                return
+            self._begin(call.status, call.headers, length)
             self.outlet.write(body)
-        elif self.outlet.begun is False:
-            self._begin(call.status, call.headers, int(length) if length else None)
-        while piece := await call.read():
-            self.desk.engine.progressed(live.generation)
-            self.outlet.write(piece)
-            await self.outlet.room()
+            await self._passed(live, call)
         self.outlet.end()
         self.ticket.end(Outcome.ANSWERED)
+
+    async def _passed(self, live: Live, call: Call) -> None:
+        while piece := await call.read():
+            self.desk.engine.progressed(live.generation)
+            self.passed = True
+            self.outlet.write(piece)
+            await self.outlet.room()
 
     async def _collected(self, live: Live, call: Call) -> tuple[bytes, bool]:
         """The body up to a size, and whether there is more of it."""
@@ -343,27 +398,39 @@ class Exchange:
         body = await _all_of(call, _BAD)
         refusal = refusal_of(call.status, body)
         if refusal is not None and refusal.fault is Fault.TOO_LONG:
-            await self._finish(400, ((b"content-type", b"application/json"),), refusal.body())
+            await self._finish(400, _AS_JSON, refusal.body())
         elif refusal is not None and self.crowded < _CROWDED:
-            self._crowd()
+            await self._crowd()
+        elif call.status == _LOADING and b"oading model" in body:
+            self.held_for += _LOOK  # it wakes from its sleep
+            await asyncio.sleep(_LOOK)
+            if self.held_for >= self.desk.rules.hold:
+                raise HeldTooLongError
             raise RetryError
+        elif (
+            refusal is None
+            and call.status != _NOT_DONE
+            and await self.desk.engine.failed(live.generation, call.status, body)
+        ):
+            await self._after_loss(live, f"it answered {call.status}")
         else:
-            if refusal is None and await self.desk.engine.failed(
-                live.generation, call.status, body
-            ):
-                await self._after_loss(live, f"it answered {call.status}")
             await self._finish(call.status, call.headers, body)
 
     # -- losses
 
-    async def _after_loss(self, live: Live, reason: str) -> None:
+    async def _after_loss(self, live: Live, reason: str, *, handed: bool = True) -> None:
         """Find out what became of the engine; decide what becomes of the request.
+
+        Args:
+            handed: The engine can have begun with it.
 
         Raises:
             RetryError: It goes again.
         """
         alone = self.desk.lobby.in_work <= 1
         loss = await self.desk.engine.lost(live.generation, reason)
+        if not handed:
+            raise RetryError
         if loss.alive:
             self.ticket.note("executed_twice")
         if loss.blames_requests and self.asked.works:
@@ -381,19 +448,18 @@ class Exchange:
             RetryError: It goes again.
         """
         answer = self.asked.answer
-        if answer is None:
-            if self.outlet.begun and self.ticket.phase is Phase.ANSWERING:
-                await self._break_off("the engine was lost while it answered")
-                return
-        elif answer.sent and not answer.continuable:
+        if answer is None and self.passed:
+            await self._break_off("the engine was lost while it answered")
+            return
+        if answer is not None and answer.sent:
+            if answer.continuable:
+                raise RetryError
             if self.asked.streams:
                 await self._break_off(f"the engine was lost while it answered: {self._why_not}")
                 return
-            self.asked = self._understood()
-        if answer is None or not answer.sent:
-            self.tries += 1
-            self.ticket.note("replayed")
-            self.asked = self._understood()
+        self.tries += 1
+        self.ticket.note("replayed")
+        self._understand_request(self._read_with)
         raise RetryError
 
     @property
@@ -430,15 +496,16 @@ class Exchange:
         if self.outlet.begun:
             await self._break_off(registry.message_of(body) or f"the engine answered {status}")
             return
+        self._whole(status, headers, body, Outcome.ANSWERED)
+        self._heard(body)
+
+    def _whole(self, status: int, headers: Headers, body: bytes, outcome: Outcome) -> None:
         self._begin(status, headers, len(body))
         self.outlet.write(body)
         self.outlet.end()
-        self.ticket.end(Outcome.ANSWERED)
+        self.ticket.end(outcome)
 
     async def _refuse(self, status: int, message: str, *, retry: int) -> None:
-        if self.outlet.begun:
-            await self._break_off(message)
-            return
         await self._fail(status, message, ((b"retry-after", str(retry).encode()),))
 
     async def _fail(self, status: int, message: str, more: Headers = ()) -> None:
@@ -446,10 +513,8 @@ class Exchange:
             await self._break_off(message)
             return
         headers, body = registry.error_body(self._path, status, message, "server_error")
-        self._begin(status, (*headers, *more), len(body))
-        self.outlet.write(body)
-        self.outlet.end()
-        self.ticket.end(Outcome.REFUSED if status == 503 else Outcome.ERROR_EVENT)
+        outcome = Outcome.REFUSED if status == 503 else Outcome.ERROR_EVENT
+        self._whole(status, (*headers, *more), body, outcome)
 
     async def _break_off(self, message: str) -> None:
         """End an answer that has begun as its API ends one that fails."""
@@ -468,6 +533,24 @@ class Exchange:
 
 def _value(headers: Headers, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key == name), None)
+
+
+def _length(headers: Headers) -> int | None:
+    value = _value(headers, b"content-length")
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _error_in(event: bytes) -> tuple[int, bytes]:
+    """An error event as the whole answer that the engine would have given."""
+    data = event.partition(b"data:")[2].strip() or event
+    try:
+        told = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        told = {}
+    error = told.get("error", told) if isinstance(told, dict) else {}
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and 400 <= code < 600 else 500
+    return status, msgspec.json.encode({"error": error})
 
 
 async def _all_of(call: Call, most: int) -> bytes:

@@ -47,6 +47,14 @@ class Lobby:
     def waiting(self) -> int:
         return self._waiting
 
+    def enter_now(self, *, alone: bool = False) -> bool:
+        """Get a turn without waiting, if nobody waits and there is room; then :meth:`leave`."""
+        full = self.room is not None and self.in_work >= self.room
+        if self._waiting or self._alone or full or (alone and self.in_work):
+            return False
+        self._let_in(alone)
+        return True
+
     async def enter(self, client: str, *, alone: bool = False, again: bool = False) -> None:
         """Wait for a turn. Who has got it must :meth:`leave`.
 
@@ -91,10 +99,13 @@ class Lobby:
             if waiting is None or (waiting.alone and self.in_work):
                 return
             self._remove(waiting)
-            self.in_work += 1
-            self._alone = waiting.alone
-            self._changed(self.in_work)
+            self._let_in(waiting.alone)
             waiting.turn.set_result(None)
+
+    def _let_in(self, alone: bool) -> None:
+        self.in_work += 1
+        self._alone = alone
+        self._changed(self.in_work)
 
     def _first(self) -> _Waiting | None:
         if self._again:

@@ -51,6 +51,10 @@ class Engine(Protocol):
     @property
     def state(self) -> State: ...
 
+    @property
+    def live(self) -> Live | None:
+        """The start that answers now."""
+
     async def serving(self) -> Live:
         """The start that answers; waits for one. Who asks bounds the wait.
 

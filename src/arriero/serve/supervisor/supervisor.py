@@ -123,13 +123,20 @@ class Supervisor:
             up_s=None if up is None else round(time.monotonic() - up, 3),
         )
 
+    @property
+    def live(self) -> Live | None:
+        """See :class:`Engine`."""
+        run = self._run
+        if self._leaving or self._machine.phase is not life.Phase.SERVING:
+            return None
+        return run.live if run is not None and run.alive else None
+
     async def serving(self) -> Live:
         """See :class:`Engine`."""
         while True:
-            run, turn = self._run, self._turn
-            serves = self._machine.phase is life.Phase.SERVING and not self._leaving
-            if serves and run is not None and run.live is not None and run.alive:
-                return run.live
+            live, turn = self.live, self._turn
+            if live is not None:
+                return live
             if self._machine.phase is life.Phase.OVER:
                 raise GaveUpError(self._machine.gave_up or "the engine has been stopped")
             await turn.wait()
@@ -203,6 +210,10 @@ class Supervisor:
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def over(self) -> None:
+        """Back when nothing will be started any more."""
+        await self._finished.wait()
 
     async def kill(self) -> None:
         """End it at once, whatever it does."""
