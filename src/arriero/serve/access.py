@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,8 @@ from typing import Final
 from arriero.base import limits
 from arriero.base.errors import UsageError
 from arriero.serve.control.endpoints import is_ours
-from arriero.serve.http.front import RefusedError
 from arriero.serve.http.interface import Headers
+from arriero.serve.http.refused import RefusedError
 
 _PUBLIC: Final = frozenset(
     {"/", "/index.html", "/health", "/v1/health", "/models", "/v1/models", "/favicon.ico"}
@@ -113,7 +114,9 @@ class Access:
                 )
         if method == "OPTIONS":
             return _preflight(headers) if allowed else RefusedError(204, "", (), b"")
-        if is_ours(path, self.prefix) or (not self.prefix and path in _PUBLIC):
+        if method in ("GET", "HEAD") and (
+            is_ours(path, self.prefix) or (not self.prefix and path in _PUBLIC)
+        ):
             return None  # what is under /arriero/ asks for the key itself
         return None if self.has_key(headers) else RefusedError(401, _NO_KEY)
 
@@ -150,7 +153,10 @@ class Access:
 
     def _knows(self, host: str) -> bool:
         name = _name_of(host)
-        if name in self.hosts or name == "localhost" or name.endswith(".localhost"):
+        own = socket.gethostname().lower()
+        if name in self.hosts or name in {"localhost", own, f"{own}.local"}:
+            return True
+        if name.endswith(".localhost"):
             return True
         try:
             ipaddress.ip_address(name)
