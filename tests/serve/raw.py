@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import time
 from dataclasses import dataclass
@@ -18,11 +19,7 @@ class Back:
     @property
     def statuses(self) -> list[int]:
         """The status of each answer in it."""
-        return [
-            int(line.split(b" ")[1])
-            for line in self.data.split(b"\r\n")
-            if line.startswith(b"HTTP/1.") and line[9:12].isdigit()
-        ]
+        return [int(found) for found in re.findall(rb"HTTP/1\.[01] (\d{3}) ", self.data)]
 
 
 def send(port: int, *pieces: bytes, quiet: float = 0.7, most: float = 15.0) -> Back:
