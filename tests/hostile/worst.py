@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from re import _constants as sre  # type: ignore[attr-defined]  # the parser has no other name
-from re import _parser  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any
+
+sre: Any = import_module("re._constants")
+_parser: Any = import_module("re._parser")  # it has no other name
 
 _MANY = 16
 """Times from which on a repetition can cost."""
