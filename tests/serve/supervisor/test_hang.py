@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from arriero.serve.supervisor import hang
@@ -15,7 +18,7 @@ class World:
         self.now, self.cpu = 1000.0, 0.0
         self.requests, self.pieces, self.lines = 1, 0, 0
         self.stopped = False
-        monkeypatch.setattr(hang, "cpu_seconds", lambda pid: self.cpu)
+        monkeypatch.setattr(hang, "cpu_seconds", lambda pid, tree: self.cpu)
         monkeypatch.setattr("arriero.trial.watch._is_stopped", lambda pid: self.stopped)
         self.clock = HangClock(1, 60.0, remote=remote)
 
@@ -87,3 +90,14 @@ def test_what_has_shown_that_it_works_begins_anew(monkeypatch: pytest.MonkeyPatc
     assert world.passes(70) is not None
     world.clock.restart(world.now)
     assert world.passes(60) is None
+
+
+def test_reading_and_writing_show_that_a_model_is_fetched(tmp_path: Path) -> None:
+    before = hang.moved(os.getpid())
+    (tmp_path / "part").write_bytes(bytes(4 << 20))
+    assert hang.moved(os.getpid()) > before
+
+
+def test_a_process_that_is_gone_takes_no_time() -> None:
+    assert hang.cpu_seconds(1 << 22) is None
+    assert (hang.cpu_seconds(os.getpid(), tree=True) or 0) > 0

@@ -85,3 +85,26 @@ def test_keys_are_not_kept() -> None:
 
 def test_one_that_was_asked_to_end_says_so() -> None:
     assert started("srv    operator(): operator(): cleaning up before exit...").leaving
+
+
+def test_the_grammar_of_a_request_is_not_kept(tmp_path: Path) -> None:
+    """Seen on 10068 and 10434: the only text of a client that they log without ``-v``."""
+    kept = RotatingLog(tmp_path / "engine.log", 1 << 20)
+    log = StartLog(kept, ())
+    for line in (
+        "parse: error parsing grammar: Undefined rule identifier 'Zanahoria'",
+        "",
+        "root ::= Zanahoria",
+        "srv    operator(): got exception",
+        "root ::= after it lines are kept again",
+    ):
+        log.on_line(line)
+    kept.close()
+    assert "Zanahoria" not in (tmp_path / "engine.log").read_text()
+    assert log.tail() == [
+        "parse: error parsing grammar: <grammar>",
+        "<grammar>",
+        "<grammar>",
+        "srv    operator(): got exception",
+        "root ::= after it lines are kept again",
+    ]

@@ -34,8 +34,11 @@ class HangClock:
     engine has are waited for; an idle one is left in peace.
     """
 
-    def __init__(self, pid: int, patience: float, *, remote: bool = False) -> None:
+    def __init__(
+        self, pid: int, patience: float, *, remote: bool = False, tree: bool = False
+    ) -> None:
         self._pid = pid
+        self._tree = tree
         self._patience = patience * (_REMOTE if remote else 1)
         self._stopped = StoppedClock(pid)
         self._seen: tuple[int, int] | None = None
@@ -64,17 +67,32 @@ class HangClock:
         return None
 
     def _computes(self, now: float) -> bool:
-        used = cpu_seconds(self._pid)
+        used = cpu_seconds(self._pid, tree=self._tree)
         if used is None:
             return False
         before, self._cpu = self._cpu, (now, used)
         return before is not None and used - before[1] > _BUSY * (now - before[0])
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """CPU time of a process so far; None if it is gone."""
+def cpu_seconds(pid: int, *, tree: bool = False) -> float | None:
+    """CPU time of a process so far, with its children if asked for; None if it is gone."""
     try:
-        times = psutil.Process(pid).cpu_times()
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        below = process.children(recursive=True) if tree else []
     except psutil.Error:
         return None
-    return times.user + times.system
+    return times.user + times.system + sum(cpu_seconds(child.pid) or 0.0 for child in below)
+
+
+def moved(pid: int) -> int:
+    """Something that grows while a process reads or writes: a model that is loaded or fetched."""
+    try:
+        process = psutil.Process(pid)
+        count = process.memory_info().rss >> 20
+        if psutil.LINUX:
+            done = process.io_counters()
+            count += (done.read_bytes + done.read_chars + done.write_chars) >> 16
+    except psutil.Error:
+        return 0
+    return int(count)

@@ -30,6 +30,12 @@ _HELD: Final = re.compile(
     r"id +(\d+) .*\b(?:stop processing: |progress, |prompt done, |task\.)n_tokens = +(\d+)"
 )
 _READ: Final = re.compile(r"prompt eval time = +([\d.]+) ms / +(\d+) tokens")
+_GRAMMAR: Final = "error parsing grammar:"
+"""After it the engine prints the grammar of a request, in lines of its own."""
+_OWN: Final = re.compile(
+    r"(?:\d+\.)?\d+\.\d{3}\.\d{3} [A-Z] |(?:srv|slot|que|res) |llama_\w+: |parse: "
+)
+_LEFT_OUT: Final = "<grammar>"
 _LEAVING: Final = "cleaning up before exit"
 _ENOUGH: Final = 32
 """Tokens of a prompt from which its speed says something."""
@@ -120,6 +126,7 @@ class StartLog:
         self._waiting: deque[tuple[int, str]] = deque(maxlen=KEPT_LINES)
         self._tail: deque[str] = deque(maxlen=TAIL)
         self._serving = False
+        self._quoting = False
         self._held: dict[int, int] = {}
         self._speed: float | None = None
         self._lock = threading.Lock()
@@ -129,6 +136,7 @@ class StartLog:
         for secret in self._secrets:
             if secret in line:
                 line = line.replace(secret, _MASK)
+        line = self._without_grammar(line)
         self._kept.write(line)
         line = line[:LONGEST_LINE]
         with self._lock:
@@ -139,6 +147,14 @@ class StartLog:
                 self._waiting.append((self.lines, line))
             else:
                 self._reader.feed(line)
+
+    def _without_grammar(self, line: str) -> str:
+        """The line without what a client wrote."""
+        if self._quoting and not _OWN.match(line):
+            return _LEFT_OUT
+        at = line.find(_GRAMMAR)
+        self._quoting = at >= 0
+        return f"{line[:at]}{_GRAMMAR} {_LEFT_OUT}" if self._quoting else line
 
     def _note(self, line: str) -> None:
         if "n_tokens = " in line and (held := _HELD.search(line)):

@@ -10,7 +10,7 @@ from typing import Final
 from arriero.base.words import Kind
 from arriero.launch import Serving
 from arriero.serve.supervisor import probe
-from arriero.serve.supervisor.hang import Doubt, HangClock
+from arriero.serve.supervisor.hang import Doubt, HangClock, moved
 from arriero.serve.supervisor.options import Options
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Condemned
@@ -45,8 +45,9 @@ class Watch:
         self._look: asyncio.Task[bool] | None = None
         remote = run.private.command.has("--rpc")
         pid = run.pid or 0
-        self._loading = HangClock(pid, options.load_stall, remote=remote)
-        self._clock = HangClock(pid, options.hang_after, remote=remote)
+        tree = serving.router
+        self._loading = HangClock(pid, options.load_stall, remote=remote, tree=tree)
+        self._clock = HangClock(pid, options.hang_after, remote=remote, tree=tree)
 
     # -- until it answers
 
@@ -99,8 +100,7 @@ class Watch:
     def _stalls(self, now: float) -> bool:
         run = self._run
         run.sample()
-        pages = (run.memory.rss or 0) >> 20
-        doubt = self._loading.look(now, 1, pages, run.log.lines)
+        doubt = self._loading.look(now, 1, moved(run.pid or 0), run.log.lines)
         if doubt is not None:
             self._condemn(run, Condemned(Kind.HANG, doubt.why))
         return doubt is not None
