@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,7 +91,7 @@ def moved(pid: int) -> int:
     try:
         process = psutil.Process(pid)
         count = process.memory_info().rss >> 20
-        if psutil.LINUX:
+        if sys.platform == "linux":
             done = process.io_counters()
             count += (done.read_bytes + done.read_chars + done.write_chars) >> 16
     except psutil.Error:
