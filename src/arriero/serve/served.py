@@ -80,7 +80,12 @@ class Served:
         )
         self.supervisor: Supervisor = supervisor_of(assignment, _connect, self._log, hooks)
         self.ledger = Ledger()
-        rules = Rules(prefix=serving.prefix, defaults=self._defaults, heard=self._heard)
+        rules = Rules(
+            prefix=serving.prefix,
+            defaults=self._defaults,
+            heard=self._heard,
+            became=self._became,
+        )
         lobby = Lobby(settings.queue, self.supervisor.working)
         self.desk = Desk(self.supervisor, rules, self.ledger, lobby)
         view = ServerView(assignment, self.supervisor, self.ledger.told, self._readings)
@@ -132,6 +137,9 @@ class Served:
         contexts = self._upkeep.contexts
         if contexts is not None and contexts.waits_for_proof:
             contexts.heard(last)
+
+    def _became(self, incident: str, what: str) -> None:
+        self.supervisor.incidents.count(incident, **{what: 1})
 
     def _on_incident(self, incident: Incident) -> None:
         self._upkeep.incident(incident)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from arriero.base.words import ServerState
+from arriero.base.words import Recovery, ServerState
 from arriero.record import MemoryUse, SlotUse, Status
 from tests.browser import Tab, browsing, needs_browser
 from tests.report import served
@@ -107,6 +107,8 @@ def test_an_incident_appears_as_it_happens(tmp_path: Path) -> None:
             "document.getElementById('announce').textContent"
         )
         assert "being dealt with" in await tab.value(shown("incidents"))
+        view.lost = (msgspec.structs.replace(open_, action=Recovery.RESTART),)
+        await tab.until(f"{shown('incidents')}.includes('starting again')")
         view.lost = (served.killed(),)
         view.now = changed(served.status(), incidents=(open_.id,))
         await tab.until(f"{STATE} === 'ready' && {shown('incidents')}.includes('started again')")

@@ -76,5 +76,7 @@ def test_a_kill_is_seen_on_the_page(
         assert len(status["incidents"]) == 1
         kept = json.loads(front.get(f"/arriero/incidents/{status['incidents'][0]}"))
         assert kept["signal"] == "SIGKILL"
+        requests = kept["requests"]
+        assert requests["in_flight"] == requests["replayed"] + requests["continued"] == 1
         metrics = front.get("/arriero/metrics").decode()
         assert 'arriero_incidents_total{kind="killed"} 1.0' in metrics

@@ -64,6 +64,9 @@ class Rules:
     defaults: Callable[[], Defaults] = Defaults
     heard: Callable[[bytes], None] | None = None
     """Hears the end of an answer, while a restored context waits to be proved."""
+    became: Callable[[str, str], None] | None = None
+    """Hears what became of a request that the engine had at an incident: its ID, and ``replayed``,
+    ``continued`` or ``error_events``."""
     draining: bool = False
 
 
@@ -113,6 +116,8 @@ class Exchange:
     crowded: int = 0
     suspect: bool = False
     held_for: float = 0.0
+    _incident: str | None = None
+    """At which the engine was lost while it had this; None once it is told what became of it."""
     asked: Asked = field(init=False)
     _read_with: Defaults = field(init=False)
     _next: Request | None = None
@@ -429,6 +434,7 @@ class Exchange:
         """
         alone = self.desk.lobby.in_work <= 1
         loss = await self.desk.engine.lost(live.generation, reason)
+        self._incident = loss.incident
         if not handed:
             raise RetryError
         if loss.alive:
@@ -437,6 +443,7 @@ class Exchange:
             self.suspect = True
             self.lonely_crashes += alone
         if self.lonely_crashes >= _POISON:
+            self._became("error_events")
             await self._fail(500, f"the engine ended {_POISON} times while it answered this alone")
             return
         await self._again()
@@ -449,18 +456,27 @@ class Exchange:
         """
         answer = self.asked.answer
         if answer is None and self.passed:
+            self._became("error_events")
             await self._break_off("the engine was lost while it answered")
             return
         if answer is not None and answer.sent:
             if answer.continuable:
+                self._became("continued")
                 raise RetryError
             if self.asked.streams:
+                self._became("error_events")
                 await self._break_off(f"the engine was lost while it answered: {self._why_not}")
                 return
         self.tries += 1
         self.ticket.note("replayed")
+        self._became("replayed")
         self._understand_request(self._read_with)
         raise RetryError
+
+    def _became(self, what: str) -> None:
+        incident, self._incident = self._incident, None
+        if incident is not None and self.desk.rules.became is not None:
+            self.desk.rules.became(incident, what)
 
     @property
     def _why_not(self) -> str:

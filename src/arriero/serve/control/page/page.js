@@ -21,6 +21,10 @@
     restart: "started again", smaller: "started smaller", without_worker: "started without the worker",
     give_up: "given up",
   };
+  const DOING = {
+    restart: "starting again", smaller: "starting smaller", without_worker: "starting without the worker",
+    give_up: "given up",
+  };
   const STATES = {
     starting: "The engine is loading. Requests wait for it.",
     recovering: "The engine was lost. Requests are held until it is back.",
@@ -135,9 +139,9 @@
       ]);
     });
   }
-  function showSlots(slots) {
+  function showSlots(slots, state) {
     $("slots").classList.toggle("dense", slots.length > 4);
-    if (slots.length === 0) return void $("slots").replaceChildren(make("li", { class: "empty" }, "The engine does not tell."));
+    if (slots.length === 0) return void $("slots").replaceChildren(make("li", { class: "empty" }, state === "ready" ? "The engine does not tell." : "Known when the engine is ready."));
     if ($("slots").querySelector(".empty")) $("slots").replaceChildren();
     rows("slots", slots.length).forEach((item, at) => {
       const { id, busy, tokens, n_ctx } = slots[at];
@@ -182,9 +186,9 @@
     return words + (failure.bytes ? `, ${size(failure.bytes)}` : "");
   }
   function outcome(incident) {
-    const { action, change, down_s, lost_context_tokens, requests } = incident;
+    const { action, change, down_s, lost_context_tokens, requests, complete } = incident;
     return [
-      action === null ? "being dealt with" : ACTIONS[action] ?? action, change,
+      action === null ? "being dealt with" : (complete ? ACTIONS : DOING)[action] ?? action, change,
       down_s === null ? "" : `${time(down_s)} without an engine`,
       lost_context_tokens ? `${plural(lost_context_tokens, "token")} of context lost` : "",
       requests.replayed ? `${number(requests.replayed)} replayed` : "",
@@ -196,7 +200,7 @@
     const { verdict: failure, status, signal, build, up_s, reread_s, why, requests, id } = incident;
     const list = [
       ["Incident", id], ["Why", why], ["Ended", signal ?? (status === null ? "" : `with status ${status}`)],
-      ["Line", failure.text], ["Rules out", failure.not_this.join(", ")], ["Build", build === null ? "" : `b${build}`],
+      [failure.line ? `Line ${failure.line}` : "Evidence", failure.text], ["Rules out", failure.not_this.join(", ")], ["Build", build === null ? "" : `b${build}`],
       ["Had been up", up_s === null ? "" : time(up_s)],
       ["Reading again", reread_s === null ? "" : `about ${time(reread_s)}`],
       ["In flight", `${number(requests.in_flight)}`],
@@ -251,7 +255,7 @@
     const banner = word === "gone" ? "No connection to Arriero. Trying again." : STATES[word] ?? "";
     $("banner").hidden = !banner;
     $("banner").classList.toggle("bad", word === "failed" || word === "gone");
-    text("banner", [banner, why].filter(Boolean).join(" "));
+    text("banner", [banner, why && `${why[0].toUpperCase()}${why.slice(1)}.`].filter(Boolean).join(" "));
     if (word !== state && state !== "") text("announce", banner || `The engine is ${word}.`);
     state = word;
   }
@@ -292,7 +296,7 @@
     text("footer", `Arriero ${version}`);
     document.title = `${state}${model ? ` · ${model}` : ""} – Arriero`;
     showMemory(memory);
-    showSlots(slots);
+    showSlots(slots, state);
   }
 
   async function round() {
