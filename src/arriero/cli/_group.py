@@ -11,7 +11,7 @@ import click
 from arriero import __version__
 
 COMMANDS: Final = (
-    *("check", "diagnose", "explain", "gotchas", "history", "incidents"),
+    *("check", "diagnose", "explain", "export", "gotchas", "history", "incidents"),
     *("plan", "report", "schema", "serve", "skeleton", "status", "verify"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,10 +33,23 @@ def _option(setting: Setting) -> Callable[[_F], _F]:
     )
 
 
-def _settings(function: _F) -> _F:
+def settings_options(function: _F) -> _F:
+    """All settings as options of a command."""
     for setting in reversed(TABLE):
         function = _option(setting)(function)
     return function
+
+
+def given_options(given: Mapping[str, Any]) -> dict[str, str | tuple[str, ...]]:
+    """What was given of the settings, by name, as it was typed."""
+    options: dict[str, str | tuple[str, ...]] = {}
+    for setting in TABLE:
+        value = given[setting.attribute]
+        if setting.switch and value:
+            options[setting.name] = "on"
+        elif not setting.switch and value not in (None, ()):
+            options[setting.name] = value
+    return options
 
 
 @click.command(
@@ -46,7 +59,7 @@ def _settings(function: _F) -> _F:
     options_metavar="[OPTIONS] (MODEL [llama-server options] | -- llama-server ...)",
 )
 @click.option("--force", is_flag=True, help="Start even what does not fit.")
-@_settings
+@settings_options
 @click.pass_obj
 def serve(session: Session, /, force: bool, **given: Any) -> int:
     """Run a llama-server that stays up: put this before the command you have.
@@ -63,15 +76,7 @@ def serve(session: Session, /, force: bool, **given: Any) -> int:
     that --config names. With --json, events are printed, one a line.
     """
     from arriero.jobs import serve as job
-    from arriero.serve.settings_sources import Sources, Value
-
-    options: dict[str, Value] = {}
-    for setting in TABLE:
-        value = given[setting.attribute]
-        if setting.switch and value:
-            options[setting.name] = "on"
-        elif not setting.switch and value not in (None, ()):
-            options[setting.name] = value
+    from arriero.serve.settings_sources import Sources
 
     def tell(event: Event) -> None:
         if session.argv.json:
@@ -80,7 +85,7 @@ def serve(session: Session, /, force: bool, **given: Any) -> int:
     return job.serve(
         session.argv.words or [],
         job.ServeOptions(
-            sources=Sources(options, dict(os.environ), Path.cwd()),
+            sources=Sources(given_options(given), dict(os.environ), Path.cwd()),
             force=force,
             bare=session.argv.bare,
         ),

@@ -29,7 +29,7 @@ def refuse_open(listen: Listen, serving: Serving, settings: Settings) -> None:
         UsageError: It is such an address, or a key file cannot be read or holds no key.
     """
     keys = [key for path in settings.api_key_file for key in keys_in(path)]
-    if settings.allow_no_key or serving.api_keys or keys or _is_private(listen):
+    if settings.allow_no_key or serving.api_keys or keys or is_private(listen):
         return
     raise UsageError(
         f"{listen} can be reached from other machines and there is no key",
@@ -57,7 +57,7 @@ def tls_of(command: Command, cwd: Path) -> tuple[Path, Path] | None:
     return found[0], found[1]
 
 
-def _is_private(listen: Listen) -> bool:
+def is_private(listen: Listen) -> bool:
     """Whether only this machine reaches it."""
     if listen.socket is not None or listen.host in {"localhost", "localhost.localdomain"}:
         return True

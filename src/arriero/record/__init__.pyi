@@ -24,6 +24,7 @@ from .explanation import Explanation as Explanation
 from .explanation import Explanations as Explanations
 from .explanation import KnownFailure as KnownFailure
 from .explanation import Remedy as Remedy
+from .export import Export as Export
 from .files import SCHEMAS as SCHEMAS
 from .files import decode as decode
 from .files import document_type as document_type

@@ -38,6 +38,7 @@ SCHEMAS: Final = {
     "event": "event:Event",
     "explanation": "explanation:Explanation",
     "explanations": "explanation:Explanations",
+    "export": "export:Export",
     "gotcha": "gotchas:GotchaEntry",
     "gotchas": "gotchas:Gotchas",
     "history": "history:History",
