@@ -203,6 +203,8 @@ class Upkeep:
         serving = self._serving
         if serving.router:
             return Keeping(False, "a router's models come and go")
+        if not serving.slots:
+            return Keeping(False, "the command switches /slots off")
         text = serving.mode is Mode.TEXT
         return keeping(asked, command, build=build, kept=kept_by(command, cwd, build), text=text)
 

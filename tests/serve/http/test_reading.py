@@ -85,6 +85,14 @@ def test_a_request() -> None:
     )  # fmt: skip
 
 
+def test_a_path_is_what_the_engine_takes_it_for() -> None:
+    (request,) = Read(get(b"/%73lots%2f0?x=%20")).requests
+    assert (request.target, request.path) == (b"/slots/0?x=%20", "/slots/0")
+    (refused,) = Read(get(b"/%73ecret")).found
+    assert isinstance(refused, RefusedError), "who lets in sees the same path"
+    assert [Read(get(target)).status for target in (b"/%zz", b"/%00", b"/a#b")] == [400] * 3
+
+
 WHOLE = post(b"one") + chunked(b"tw", b"o", trailer=b"X-T: 1\r\n") + get(b"/3?x") + post(b"4")
 
 

@@ -18,6 +18,7 @@ from arriero.serve.http.headers import from_client, listed
 from arriero.serve.http.interface import Headers, Request
 from arriero.serve.http.refused import RefusedError
 from arriero.serve.http.rules import Gatekeeper, Held, Limits
+from arriero.serve.http.targets import canonical
 
 _TARGET: Final = 16384
 """Bytes of an address."""
@@ -190,6 +191,10 @@ class Reader:
     def on_headers_complete(self) -> None:
         self._trailers = True
         length = self._checked_length()
+        target = canonical(bytes(self._url))
+        if target is None:
+            raise _refused("the address has an escape that could be read in two ways")
+        self._url = bytearray(target)
         headers = tuple(self._headers)
         refused = self._gatekeeper.admit(self._parser.get_method().decode(), self._path(), headers)
         expects = any(name == b"expect" for name, _ in headers)

@@ -63,7 +63,7 @@ class Rules:
     prefix: str = ""
     defaults: Callable[[], Defaults] = Defaults
     heard: Callable[[bytes], None] | None = None
-    """Hears the end of an answer, while a restored context waits to be proved."""
+    """Hears each piece of an answer, while a restored context waits to be proved."""
     became: Callable[[str, str], None] | None = None
     """Hears what became of a request that the engine had at an incident: its ID, and ``replayed``,
     ``continued`` or ``error_events``."""
@@ -297,9 +297,9 @@ class Exchange:
         """Pass a stream on, event by event, or collect an answer that is wanted whole."""
         streams, outlet, progressed = self.asked.streams, self.outlet, self.desk.engine.progressed
         self.ticket.move(Phase.ANSWERING)
-        last = b""
         while piece := await call.read():
             progressed(live.generation)
+            self._heard(piece)
             events = answer.feed(piece)
             if answer.failure is not None:
                 await self._failed_inside(live, answer.failure)
@@ -309,10 +309,8 @@ class Exchange:
                     self._begin_stream(call.headers)
                 outlet.write(events)
                 await outlet.room()
-            last = events or last
         if not answer.whole:
             raise UpstreamLostError("the answer ended before its end", sent=True)
-        self._heard(last)
         if streams:
             if not outlet.begun:
                 self._begin_stream(call.headers)
@@ -503,9 +501,9 @@ class Exchange:
         if not self.outlet.begun:
             self._begin(200, headers, None)
 
-    def _heard(self, last: bytes) -> None:
+    def _heard(self, piece: bytes) -> None:
         if self.desk.rules.heard is not None:
-            self.desk.rules.heard(last)
+            self.desk.rules.heard(piece)
 
     async def _finish(self, status: int, headers: Headers, body: bytes) -> None:
         """A whole answer of the engine, or, in a stream that has begun, an error in its form."""
