@@ -171,6 +171,10 @@ def test_an_engine_that_sleeps_is_not_woken() -> None:
     view.asleep = False
     refreshed(figures)
     assert view.asked == ["/slots", "/metrics"]
+    assert len(figures.slots) == 2
+    view.asleep = True
+    refreshed(figures)
+    assert not figures.slots, "what slots held is gone with the sleep"
 
 
 def test_without_metrics_tokens_are_not_known() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from arriero.record import Incident, Incidents
 from arriero.report.terminal.lines import (
     NARROW,
@@ -14,7 +16,17 @@ from arriero.report.terminal.lines import (
 from arriero.report.view.incident import incident_view, outcome_of, what_happened, when
 from arriero.report.view.text import cut, printable
 
-_POOLS = ("pool", "planned", "taken", "of")
+Row = tuple[str, str, str, str]
+
+
+def pool_lines(rows: Sequence[Row], width: int) -> list[Line]:
+    """Planned beside taken; on a narrow screen in sentences."""
+    if width < NARROW:
+        texts = (
+            f"{pool}: {taken} of {total}, {planned} planned" for pool, planned, taken, total in rows
+        )
+        return [line for text in texts for line in bullet(text, width)]
+    return grid(("pool", "planned", "taken", "of"), rows, width, right={1, 2})
 
 
 def every_lines(doc: Incidents, width: int) -> list[Line]:
@@ -26,7 +38,7 @@ def every_lines(doc: Incidents, width: int) -> list[Line]:
             line
             for one in doc.incidents
             for line in (
-                Line(f"{printable(one.id)}  {when(one)[:16]}", "head", len(one.id)),
+                Line(cut(f"{printable(one.id)}  {when(one)[:16]}", width), "head"),
                 *bullet(what_happened(one), width),
                 Line(cut(f"  {outcome_of(one)}", width)),
             )
@@ -48,8 +60,8 @@ def one_lines(doc: Incident, width: int) -> list[Line]:
         *(line for fact in facts.facts for line in bullet(fact, width)),
     ]
     if facts.pools:
-        lines += [Line(""), *grid(_POOLS, facts.pools, width, right={1, 2})]
+        lines += [Line(""), *pool_lines(facts.pools, width)]
     if facts.log:
-        lines += [Line(""), Line("LAST LINES OF THE LOG", "head")]
+        lines += [Line(""), Line("LAST LOG LINES", "head")]
         lines += [line for text in facts.log for line in wrapped(text, width, style="dim")]
     return [*lines, Line(""), *wrapped(f"incident {printable(doc.id)}", width, style="dim")]

@@ -7,6 +7,7 @@ from typing import Final
 
 from arriero.base.words import ServerState
 from arriero.record import Status
+from arriero.report.terminal.incident import pool_lines
 from arriero.report.terminal.lines import Line, bullet, grid, paragraph, verdict_blocks, wrapped
 from arriero.report.view import words as say
 from arriero.report.view.incident import pool_row
@@ -37,8 +38,7 @@ def lines(doc: Status, width: int) -> list[Line]:
         *(line for fact in _facts(doc) for line in bullet(fact, width)),
     ]
     if doc.memory:
-        heads = ("pool", "planned", "taken", "of")
-        shown += [Line(""), *grid(heads, [*map(pool_row, doc.memory)], width, right={1, 2})]
+        shown += [Line(""), *pool_lines([*map(pool_row, doc.memory)], width)]
     if doc.slots:
         rows = [
             (

@@ -132,6 +132,8 @@ class Figures:
         pid = status.engine.pid
         if pid != self._pid:
             self._begin(pid)
+        if self._view.asleep:
+            self.slots = ()  # it gave them up
         if pid is None or self._clock() - self._asked < FRESH or not self._worth(status):
             return
         # Set before the first wait: whoever looks meanwhile gets what is known.

@@ -141,7 +141,7 @@
   }
   function showSlots(slots, state) {
     $("slots").classList.toggle("dense", slots.length > 4);
-    if (slots.length === 0) return void $("slots").replaceChildren(make("li", { class: "empty" }, state === "ready" ? "The engine does not tell." : "Known when the engine is ready."));
+    if (slots.length === 0) return void $("slots").replaceChildren(make("li", { class: "empty" }, state === "ready" ? "Not known: the engine does not tell, or it sleeps." : "Known when the engine is ready."));
     if ($("slots").querySelector(".empty")) $("slots").replaceChildren();
     rows("slots", slots.length).forEach((item, at) => {
       const { id, busy, tokens, n_ctx } = slots[at];
