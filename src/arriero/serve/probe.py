@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from arriero.base.buffers import is_on_host
-from arriero.base.errors import ArrieroError, NotFoundError
+from arriero.base.errors import ArrieroError
 from arriero.base.redact import Redactor
 from arriero.base.words import Component, TrialOutcome
 from arriero.command import Command
@@ -84,7 +84,7 @@ class Prober:
         """
         try:
             found = self.store.get(self._id(command))
-        except (ArrieroError, NotFoundError):
+        except ArrieroError:
             return None
         if not isinstance(found, Probe) or found.outcome == "could not run":
             return None
@@ -93,7 +93,10 @@ class Prober:
     def probe(self, command: Command) -> Probe:
         """Try it. The result is kept if that can be done."""
         began, trials = time.monotonic(), list[Trial]()
-        outcome, change, why = self._tried(command, trials)
+        try:
+            outcome, change, why = self._tried(command, trials)
+        except (ArrieroError, OSError) as error:
+            outcome, change, why = "could not run", {}, str(error)
         found = Probe(
             id=self._id(command),
             at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -112,10 +115,7 @@ class Prober:
         return found
 
     def _tried(self, command: Command, trials: list[Trial]) -> tuple[Any, Mapping[str, str], str]:
-        try:
-            copy = self._weightless(command)
-        except (ArrieroError, OSError) as error:
-            return "could not run", {}, f"no copy of the model could be made: {error}"
+        copy = self._weightless(command)
         first = self._run(copy, trials)
         if first.outcome is TrialOutcome.SERVED:
             return "held", {}, ""
