@@ -10,7 +10,7 @@ from arriero.logs.model import Failure
 from arriero.serve.supervisor import machine as life
 from arriero.serve.supervisor.interface import State
 from arriero.serve.supervisor.machine import Machine, Phase
-from arriero.serve.supervisor.policy import Lost, Policy
+from arriero.serve.supervisor.policy import Lost, Policy, Tries, wants_another
 
 LIMIT, WINDOW = 3, 100.0
 KINDS = st.sampled_from([Kind.CRASH, Kind.KILLED, Kind.CONFIG, Kind.RPC, Kind.ALLOCATION])
@@ -251,3 +251,20 @@ def test_another_command_is_taken_where_there_is_one() -> None:
     assert isinstance(rest, life.Rest)
     assert rest.recovery is Recovery.SMALLER
     assert "memory" in rest.why
+
+
+def test_one_that_worked_is_made_smaller_only_if_memory_runs_out_again() -> None:
+    policy = Policy(seconds=600)
+
+    def wants(tries: Tries, *, worked: bool, now: float, memory: bool = True) -> bool:
+        return wants_another(policy, tries, memory=memory, worker=False, worked=worked, now=now)
+
+    short = Lost(failure(Kind.RUNTIME_ALLOCATION), served=True, memory=True)
+    assert wants(Tries(), worked=False, now=0)
+    assert not wants(Tries(), worked=True, now=0)
+    once = Tries().after(short, 0).worked()
+    assert wants(once, worked=True, now=599)
+    assert not wants(once, worked=True, now=601)
+    assert not wants(once, worked=True, now=599, memory=False)
+    changed = Lost(short.failure, served=True, alternative=Recovery.SMALLER, memory=True)
+    assert not wants(once.after(changed, 10).worked(), worked=True, now=20), "of another command"

@@ -36,11 +36,6 @@ class Examiner:
         )
         return found, incident
 
-    @staticmethod
-    def may_need_another(found: Verdict) -> bool:
-        """Whether memory or a worker was the cause, so that another command may do better."""
-        return found.memory or found.failure.kind is Kind.RPC
-
     def _verdict(self, run: Run) -> Verdict:
         if run.refused is not None:
             failure = Failure(

@@ -18,6 +18,7 @@ _SAME_NAMED: Final = 2
 _SAME_INFERRED: Final = 3
 """Loads in a row that may fail in one way, if the log names it or not."""
 _LONGEST_PAUSE: Final = 30.0
+_KEPT: Final = 8
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,14 @@ class Lost:
         served: It had answered a completion.
         alternative: Which other command could be run instead, if any.
         wanted: It was ended on purpose, to be started again.
+        memory: Memory was the cause.
     """
 
     failure: Failure
     served: bool
     alternative: Recovery | None = None
     wanted: bool = False
+    memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ class Tries:
     """The present start has answered a completion."""
     ever_served: bool = False
     """An earlier start with this command has."""
+    short: tuple[float, ...] = ()
+    """When memory was the cause, with this command."""
 
     def worked(self) -> Tries:
         """A client got a part of an answer."""
-        return Tries(served=self.served, ever_served=True)
+        return Tries(served=self.served, ever_served=True, short=self.short)
 
     def failing(self, lost: Lost) -> int:
         """Loads in a row that failed as this one did, with it."""
@@ -75,12 +80,15 @@ class Tries:
     def after(self, lost: Lost, now: float) -> Tries:
         """One more start follows this loss."""
         fruitless = self.fruitless if lost.wanted else (*self.fruitless, now)
-        if lost.served:
-            return Tries(fruitless, ever_served=True)
         if lost.alternative is not None:
             return Tries(fruitless)
+        short = (*self.short[-_KEPT:], now) if lost.memory else self.short
+        if lost.served:
+            return Tries(fruitless, ever_served=True, short=short)
         count, way = self.failing(lost), _way(lost.failure)
-        return replace(self, fruitless=fruitless, failed_loads=count, failed_as=way, served=False)
+        return replace(
+            self, fruitless=fruitless, failed_loads=count, failed_as=way, served=False, short=short
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,20 @@ class Fate:
     recovery: Recovery
     why: str
     pause: float = 0.0
+
+
+def wants_another(
+    policy: Policy, tries: Tries, *, memory: bool, worker: bool, worked: bool, now: float
+) -> bool:
+    """Whether another command is to be planned.
+
+    One that has answered requests is started again as it was when memory runs out for the first
+    time: something else may have taken it, and a smaller one would refuse requests that this one
+    answers. If it happens again within the window, or before anything was answered, it is too
+    large.
+    """
+    again = any(now - at < policy.seconds for at in tries.short)
+    return worker or (memory and (not worked or again))
 
 
 def decide(policy: Policy, tries: Tries, lost: Lost, now: float) -> Fate:

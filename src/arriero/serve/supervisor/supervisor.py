@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from arriero.base.words import Recovery
+from arriero.base.words import Kind, Recovery
 from arriero.command import Command
 from arriero.engine import Engine as Installation
 from arriero.launch import serving_of
@@ -25,7 +25,7 @@ from arriero.serve.supervisor.incident import Incidents
 from arriero.serve.supervisor.interface import GaveUpError, Live, Loss, State
 from arriero.serve.supervisor.log import RotatingLog, StartLog
 from arriero.serve.supervisor.options import Alternative, Connect, Hooks, Options
-from arriero.serve.supervisor.policy import Lost
+from arriero.serve.supervisor.policy import Lost, wants_another
 from arriero.serve.supervisor.private import private
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Condemned
@@ -321,7 +321,14 @@ class Supervisor:
         wanted = run.condemned is not None and run.condemned.wanted
         self._hooks.lost(not wanted)
         self._alternative = None
-        if not wanted and self._examiner.may_need_another(found):
+        if not wanted and wants_another(
+            self.options.policy,
+            self._machine.tries,
+            memory=found.memory,
+            worker=found.failure.kind is Kind.RPC,
+            worked=run.progress > 0,
+            now=time.monotonic(),
+        ):
             # what is planned has to fit what is free once its memory is back
             await self._memory_back(run)
             self._alternative = await asyncio.to_thread(
@@ -329,7 +336,7 @@ class Supervisor:
             )
         recovery = None if self._alternative is None else self._alternative.recovery
         served = run.ready_at is not None
-        self._post(life.Examined(Lost(incident.verdict, served, recovery, wanted)))
+        self._post(life.Examined(Lost(incident.verdict, served, recovery, wanted, found.memory)))
 
     async def _rest(self, rest: life.Rest) -> None:
         change = ""
