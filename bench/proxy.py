@@ -134,10 +134,11 @@ class Way:
 
     name: str
     port: int
-    pids: tuple[int, ...]
+    pid: int
     p50: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     p99: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     rate: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    cost: dict[tuple[str, int], list[float]] = field(default_factory=dict)
     events: list[float] = field(default_factory=list)
     flood: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -146,23 +147,25 @@ class Way:
 
     def cpu_seconds(self) -> float:
         total = 0.0
-        for pid in self.pids:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = psutil.Process(pid).cpu_times()
-                total += times.user + times.system
+        process = psutil.Process(self.pid)
+        workers = process.children(recursive=True) if self.name == "nginx" else []
+        for one in (process, *workers):
+            times = one.cpu_times()
+            total += times.user + times.system
         return total
 
 
 def measure_requests(way: Way, kind: str, clients: int, seconds: float) -> None:
     sent = request(PATHS[kind], BODIES[kind])
-    began = time.perf_counter()
+    before, began = way.cpu_seconds(), time.perf_counter()
     made = uvloop.run(load(way.port, sent, clients, seconds, False))
-    taken = time.perf_counter() - began
+    taken, used = time.perf_counter() - began, way.cpu_seconds() - before
     times = sorted(one for client in made for one in client.times)
     key = kind, clients
     way.p50.setdefault(key, []).append(times[len(times) // 2] * 1000)
     way.p99.setdefault(key, []).append(times[int(len(times) * 0.99)] * 1000)
     way.rate.setdefault(key, []).append(len(times) / taken)
+    way.cost.setdefault(key, []).append(used / len(times) * 1e6)
 
 
 def measure_streams(way: Way, streams: int, rate: float, count: int) -> None:
@@ -247,9 +250,9 @@ def ways(root: Path) -> Iterator[list[Way]]:
     with contextlib.ExitStack() as stack:
         port = free_port()
         pid = stack.enter_context(running([*command, str(port)], port))
-        found = [Way("direct", port, (pid,))]
+        found = [Way("direct", port, pid)]
         front = stack.enter_context(Front(root / "front", [*command, "0"], ["--gates", "off"]))
-        found.append(Way("arriero", front.port, (front.pid,)))
+        found.append(Way("arriero", front.port, front.pid))
         others: dict[str, Callable[[Path, int, int], list[str | Path]]] = {}
         if Path(sys.executable).with_name("caddy").exists():
             others["caddy"] = caddy_of
@@ -259,8 +262,7 @@ def ways(root: Path) -> Iterator[list[Way]]:
             (root / name).mkdir()
             other = free_port()
             pid = stack.enter_context(running(argv(root / name, port, other), other))
-            children = psutil.Process(pid).children(recursive=True)
-            found.append(Way(name, other, (pid, *(child.pid for child in children))))
+            found.append(Way(name, other, pid))
         yield found
 
 
@@ -268,7 +270,7 @@ def show(found: list[Way], streams: int, rate: float) -> None:
     middle = statistics.median
     direct = found[0]
     for kind in PATHS:
-        print(f"\n{kind:<8} clients      req/s     p50 ms   added ms     p99 ms")
+        print(f"\n{kind:<8} clients      req/s     p50 ms   added ms     p99 ms   CPU µs")
         for clients in CLIENTS:
             for way in found:
                 key = kind, clients
@@ -276,7 +278,8 @@ def show(found: list[Way], streams: int, rate: float) -> None:
                 added = middle(a - b for a, b in pairs)
                 print(
                     f"{way.name:<8} {clients:>7} {middle(way.rate[key]):>10.0f} "
-                    f"{middle(way.p50[key]):>10.3f} {added:>10.3f} {middle(way.p99[key]):>10.3f}"
+                    f"{middle(way.p50[key]):>10.3f} {added:>10.3f} {middle(way.p99[key]):>10.3f} "
+                    f"{middle(way.cost[key]):>8.0f}"
                 )
     print(f"\n{streams} streams at {rate:g} events/s; as fast as they go; CPU of the process")
     for way in found:

@@ -216,6 +216,7 @@ class _Connection(asyncio.Protocol):
             self._pool.keep(self)
         else:
             self.abort_gently()
+            self._pool.open_ahead()
 
     def abort_gently(self) -> None:
         """Close it once it is idle."""
@@ -236,6 +237,7 @@ class Pool:
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
         self._closed = False
+        self._ahead: asyncio.Task[None] | None = None
 
     async def send(
         self,
@@ -298,6 +300,22 @@ class Pool:
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
 
+    def open_ahead(self) -> None:
+        """Open a connection for the next request: the last one ended with a stream.
+
+        One at most: each takes a thread of the engine.
+        """
+        if not self._closed and not self._idle and self._ahead is None:
+            self._ahead = asyncio.get_running_loop().create_task(self._open_ahead())
+
+    async def _open_ahead(self) -> None:
+        try:
+            self.keep(await self._open())
+        except UpstreamLostError:
+            pass  # the next request finds that out
+        finally:
+            self._ahead = None
+
     def add(self, connection: _Connection) -> None:
         self._all.add(connection)
 
@@ -308,5 +326,7 @@ class Pool:
         """See :class:`Upstream`."""
         self._closed = True
         self._idle.clear()
+        if self._ahead is not None:
+            self._ahead.cancel()
         for connection in [*self._all]:
             connection.break_off("this start of the engine has ended")
