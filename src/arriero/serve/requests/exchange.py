@@ -34,6 +34,8 @@ _EVENTS: Final = ((b"content-type", b"text/event-stream"), (b"cache-control", b"
 _POISON: Final = 3
 """Crashes of the engine with nothing but this request in work: then it is not sent again."""
 _CROWDED: Final = 3
+_BROKEN: Final = 5
+"""Connections that may break for one request although the engine lives."""
 _LOOK: Final = 0.5
 _OFTEN: Final = 0.05
 _TELL: Final = 2.0
@@ -126,6 +128,10 @@ class Exchange:
     _stopped: bool = False
     passed: bool = False
     """Its client has a part of an answer that nobody here understands."""
+    streams: bool = False
+    """That is a stream of events."""
+    broken: int = 0
+    """Connections that broke while the engine went on."""
 
     def __post_init__(self) -> None:
         self._understand_request(self.desk.rules.defaults())
@@ -285,7 +291,7 @@ class Exchange:
         answer = self.asked.answer
         if call.status >= 500 and self.asked.works:
             await self._engine_error(live, call)
-        elif answer is None:
+        elif answer is None or (call.status == 200 and not _is_stream(call.headers)):
             await self._pass_on(live, call)
         elif call.status != 200:
             body = await _all_of(call, _BAD)
@@ -299,7 +305,6 @@ class Exchange:
         self.ticket.move(Phase.ANSWERING)
         while piece := await call.read():
             progressed(live.generation)
-            self._heard(piece)
             events = answer.feed(piece)
             if answer.failure is not None:
                 await self._failed_inside(live, answer.failure)
@@ -309,6 +314,7 @@ class Exchange:
                     self._begin_stream(call.headers)
                 outlet.write(events)
                 await outlet.room()
+            self._heard(piece)
         if not answer.whole:
             raise UpstreamLostError("the answer ended before its end", sent=True)
         if streams:
@@ -331,6 +337,10 @@ class Exchange:
         elif await self.desk.engine.failed(live.generation, 500, event):
             await self._after_loss(live, "it answered with an error")
             return
+        self._told_of(event)
+
+    def _told_of(self, event: bytes) -> None:
+        """Give the client an error of the engine as it came."""
         if self.asked.streams:
             self._begin_stream()
             self.outlet.write(event)
@@ -356,11 +366,11 @@ class Exchange:
         Up to a size it is collected first, so that it can be asked for again if the engine dies.
         """
         self.ticket.move(Phase.ANSWERING)
-        events = (_value(call.headers, b"content-type") or b"").startswith(b"text/event-stream")
-        length = _length(call.headers)
+        events, length = _is_stream(call.headers), _length(call.headers)
         if self.request.method == "HEAD":
             self._begin(call.status, call.headers, length)
         elif events or (length is not None and length > WHOLE):
+            self.streams = events
             if not self.outlet.begun:
                 self._begin(call.status, call.headers, length)
             await self._passed(live, call)
@@ -380,16 +390,21 @@ class Exchange:
 
     async def _passed(self, live: Live, call: Call) -> None:
         while piece := await call.read():
-            self.desk.engine.progressed(live.generation)
+            self._progressed(live)
             self.passed = True
             self.outlet.write(piece)
             await self.outlet.room()
+
+    def _progressed(self, live: Live) -> None:
+        """Only of what needs a slot: an engine that hangs still says that it is healthy."""
+        if self.asked.works:
+            self.desk.engine.progressed(live.generation)
 
     async def _collected(self, live: Live, call: Call) -> tuple[bytes, bool]:
         """The body up to a size, and whether there is more of it."""
         pieces, size = [], 0
         while piece := await call.read():
-            self.desk.engine.progressed(live.generation)
+            self._progressed(live)
             pieces.append(piece)
             size += len(piece)
             if size > WHOLE:
@@ -436,13 +451,17 @@ class Exchange:
         if not handed:
             raise RetryError
         if loss.alive:
+            self.broken += 1
             self.ticket.note("executed_twice")
+            if self.broken >= _BROKEN:
+                await self._break_off(f"the engine breaks its answer off: {reason}")
+                return
         if loss.blames_requests and self.asked.works:
             self.suspect = True
             self.lonely_crashes += alone
         if self.lonely_crashes >= _POISON:
             self._became("error_events")
-            await self._fail(500, f"the engine ended {_POISON} times while it answered this alone")
+            await self._break_off(f"the engine ended {_POISON} times while it answered this alone")
             return
         await self._again()
 
@@ -453,18 +472,14 @@ class Exchange:
             RetryError: It goes again.
         """
         answer = self.asked.answer
-        if answer is None and self.passed:
+        if answer is not None and answer.sent and answer.continuable:
+            self._became("continued")
+            raise RetryError
+        if self.passed or (answer is not None and answer.sent and self.asked.streams):
             self._became("error_events")
-            await self._break_off("the engine was lost while it answered")
+            why_not = "" if answer is None else f": {self._why_not}"
+            await self._break_off(f"the engine was lost while it answered{why_not}")
             return
-        if answer is not None and answer.sent:
-            if answer.continuable:
-                self._became("continued")
-                raise RetryError
-            if self.asked.streams:
-                self._became("error_events")
-                await self._break_off(f"the engine was lost while it answered: {self._why_not}")
-                return
         self.tries += 1
         self.ticket.note("replayed")
         self._became("replayed")
@@ -533,8 +548,8 @@ class Exchange:
     async def _break_off(self, message: str) -> None:
         """End an answer that has begun as its API ends one that fails."""
         if not self.outlet.begun:
-            await self._fail(502, message)
-        elif self.asked.streams:
+            await self._fail(500, message)
+        elif self.asked.streams or self.streams:
             answer = self.asked.answer
             told = registry.error_events(self._path, message)
             self.outlet.write(told if answer is None else answer.interrupted(message))
@@ -547,6 +562,10 @@ class Exchange:
 
 def _value(headers: Headers, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key == name), None)
+
+
+def _is_stream(headers: Headers) -> bool:
+    return (_value(headers, b"content-type") or b"").startswith(b"text/event-stream")
 
 
 def _length(headers: Headers) -> int | None:
