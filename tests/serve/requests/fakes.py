@@ -49,7 +49,7 @@ class Words:
 
     @property
     def continuable(self) -> bool:
-        return self.asked["kind"] != "shaped"
+        return bool(self.asked["kind"] != "shaped")
 
     def feed(self, data: bytes) -> bytes:
         *found, self._rest = (self._rest + data).split(b";")

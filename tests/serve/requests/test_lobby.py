@@ -42,7 +42,7 @@ async def let_go(lobby: Lobby) -> None:
 
 def test_clients_take_turns_however_many_requests_each_has() -> None:
     async def test() -> None:
-        lobby, order = Lobby(10), []
+        lobby, order = Lobby(10), list[str]()
         assert lobby.enter_now()
         await queue(lobby, order, "a1", "a2", "a3", "b1", "c1", "b2")
         await let_go(lobby)
@@ -73,7 +73,7 @@ def test_as_many_as_there_are_slots() -> None:
 
 def test_one_that_comes_again_goes_first_and_is_never_too_many() -> None:
     async def test() -> None:
-        lobby, order = Lobby(1), []
+        lobby, order = Lobby(1), list[str]()
         assert lobby.enter_now()
         await queue(lobby, order, "a1")
         with pytest.raises(FullError):
@@ -87,7 +87,7 @@ def test_one_that_comes_again_goes_first_and_is_never_too_many() -> None:
 
 def test_nothing_is_beside_one_that_goes_alone() -> None:
     async def test() -> None:
-        lobby, order = Lobby(10), []
+        lobby, order = Lobby(10), list[str]()
         lobby.set_room(4)
         assert lobby.enter_now()
         await queue(lobby, order, "s1", alone=True, again=True)
@@ -107,7 +107,7 @@ def test_nothing_is_beside_one_that_goes_alone() -> None:
 
 def test_one_that_gives_up_its_place_takes_no_turn() -> None:
     async def test() -> None:
-        lobby, order = Lobby(10), []
+        lobby, order = Lobby(10), list[str]()
         assert lobby.enter_now()
         first, second = await queue(lobby, order, "a1", "b1")
         first.cancel()
