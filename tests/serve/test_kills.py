@@ -38,6 +38,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return made
 
 
+@pytest.fixture(autouse=True)
+def no_orders(home: Home) -> Iterator[None]:
+    """What one test orders is not obeyed in the next."""
+    yield
+    for file in (home.path / "orders").iterdir():
+        file.unlink()
+
+
 def command(home: Home, model: Path, slots: int = 1) -> list[str | Path]:
     return [home.program, "-m", model, "-c", "4096", "-np", str(slots), "--port", "0"]
 
@@ -166,12 +174,8 @@ def test_sampled_answers_are_begun_again_only_if_nothing_was_sent(front: Front, 
 def test_a_poisonous_request_takes_no_other_with_it(front: Front, home: Home) -> None:
     poison = job("chat", False)
     home.order(Order("prompt", "segv", name_of(poison), always=True))
-    try:
-        asks = [job(kind, stream) for kind in KINDS for stream in (True, False)]
-        bad, *rest = sorted(ask_all(front, poison, *asks), key=lambda seen: seen.ask is not poison)
-    finally:
-        for file in (home.path / "orders").iterdir():
-            file.unlink()
+    asks = [job(kind, stream) for kind in KINDS for stream in (True, False)]
+    bad, *rest = sorted(ask_all(front, poison, *asks), key=lambda seen: seen.ask is not poison)
     for seen in rest:
         check(seen)
     assert bad.outcome == "refused", bad

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 MARK: Final = re.compile(r"job:([\w.]+):(\d+)")
@@ -46,13 +48,40 @@ def rest_of(prompt: str, limit: int) -> tuple[str, list[str], bool]:
     return name, left[:limit] if cut else left, cut
 
 
-def prompt_text(prompt: Any) -> str:
-    """A prompt as text: text, tokens (each a code point), or both in turn."""
-    if isinstance(prompt, str):
-        return prompt
-    if isinstance(prompt, int):
-        return chr(prompt)
-    return "".join(map(prompt_text, prompt))
+def compact(value: object) -> str:
+    """JSON as the real engine writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Vocabulary:
+    """Words as tokens, one for each; a later start knows those of an earlier one."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file.exists() else []
+        words: list[str] = [*map(json.loads, lines)]
+        self._words = {_number(word): word for word in words}
+
+    def tokens(self, text: str) -> list[int]:
+        words = re.findall(r"\S+\s?|\s", text)
+        for word in words:
+            if _number(word) not in self._words:
+                self._words[_number(word)] = word
+                with self._file.open("a") as out:
+                    out.write(f"{json.dumps(word)}\n")
+        return [*map(_number, words)]
+
+    def text(self, prompt: Any) -> str:
+        """A prompt as text: text, tokens, or both in turn."""
+        if isinstance(prompt, str):
+            return prompt
+        if isinstance(prompt, int):
+            return self._words.get(prompt, "")
+        return "".join(map(self.text, prompt))
+
+
+def _number(word: str) -> int:
+    return zlib.crc32(word.encode()) & 0x7FFFFFFF
 
 
 def content_text(content: Any) -> str:
@@ -79,6 +108,7 @@ class Shape:
     read: int
     words: list[str]
     cut: bool
+    vocabulary: Vocabulary
     id: str = field(default_factory=lambda: f"chatcmpl-{os.urandom(8).hex()}")
     made: int = field(default_factory=lambda: int(time.time()))
 
@@ -118,7 +148,7 @@ class Shape:
             return event(block, "content_block_delta")
         return event(
             {
-                "index": 0, "content": word, "tokens": [*map(ord, word)], "stop": False,
+                "index": 0, "content": word, "tokens": self.vocabulary.tokens(word), "stop": False,
                 "id_slot": -1, "tokens_predicted": n + 1, "tokens_evaluated": self.read,
             }
         )  # fmt: skip
@@ -173,7 +203,7 @@ class Shape:
         if self.kind == "messages":
             return self.message()
         if tokens:
-            return {**self.native(), "tokens": [*map(ord, text)]}
+            return {**self.native(), "tokens": self.vocabulary.tokens(text)}
         return self.native()
 
 
@@ -186,7 +216,7 @@ STREAMED = {
 
 def event(value: object, name: str = "") -> bytes:
     head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+    return f"{head}data: {compact(value)}\n\n".encode()
 
 
 def choice(delta: object, why: str | None = None) -> dict[str, Any]:

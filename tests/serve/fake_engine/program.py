@@ -29,7 +29,8 @@ from tests.serve.fake_engine.answers import (
     MARK,
     STREAMED,
     Shape,
-    prompt_text,
+    Vocabulary,
+    compact,
     rest_of,
     template,
 )
@@ -69,6 +70,7 @@ class Server:
         self.home = home
         self.options = options
         self.settings = home.settings()
+        self.vocabulary = Vocabulary(home.path / "vocabulary")
         self.rate = float(self.settings.get("rate", 0))
         self.slots = asyncio.Semaphore(max(options.parallel, 1))
         self.sick = False
@@ -183,8 +185,8 @@ class Server:
                 {"id": n, "n_ctx": N_CTX, "is_processing": n < self.busy}
                 for n in range(self.options.parallel)
             ],
-            "/tokenize": lambda body: {"tokens": [*map(ord, body.get("content", ""))]},
-            "/detokenize": lambda body: {"content": "".join(map(chr, body.get("tokens", ())))},
+            "/tokenize": lambda body: {"tokens": self.vocabulary.tokens(body.get("content", ""))},
+            "/detokenize": lambda body: {"content": self.vocabulary.text(body.get("tokens", []))},
             "/apply-template": lambda body: {"prompt": template(body)},
             "/metrics": lambda body: "llamacpp:requests_processing 0\n",
         }
@@ -193,7 +195,9 @@ class Server:
         body = asked.body
         keys = ("n_predict", "max_tokens", "max_completion_tokens", "max_output_tokens")
         limit = next((int(body[key]) for key in keys if body.get(key) is not None), -1)
-        prompt = template(body) if "messages" in body else prompt_text(body.get("prompt", ""))
+        prompt = (
+            template(body) if "messages" in body else self.vocabulary.text(body.get("prompt", ""))
+        )
         streams = bool(body.get("stream"))
         self.home.note(
             what="accepted", job=asked.job, path=path, stream=streams, prompt=prompt,
@@ -204,8 +208,8 @@ class Server:
             self.busy += 1
             try:
                 await self.prompt(asked, out)
-                words = rest_of(prompt, limit)
-                shape = Shape(path, self.name, len(prompt), *words[1:])
+                read = len(self.vocabulary.tokens(prompt))
+                shape = Shape(path, self.name, read, *rest_of(prompt, limit)[1:], self.vocabulary)
                 if body.get("stream"):
                     await self.stream(asked, shape, out)
                 else:
@@ -322,7 +326,7 @@ class Out:
         if self.begun:
             raise ConnectionResetError
         text = isinstance(value, str)
-        body = value.encode() if text else json.dumps(value, ensure_ascii=False).encode()
+        body = value.encode() if text else compact(value).encode()
         self.begin(status, "text/plain" if text else "application/json; charset=utf-8", len(body))
         self.writer.write(body)
         await self.drain()
