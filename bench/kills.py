@@ -38,8 +38,6 @@ from tests.serve.front import Front
 from tests.serve.load import Ask, Seen, all_of, mixed
 from tests.serve.model import small_model
 
-POOL: Final = 96
-"""Different requests; they are asked again and again."""
 PATIENCE: Final = 90.0
 """Seconds after which a kill that nobody noticed is a failure."""
 KINDS: Final = ("SIGKILL", "SIGSTOP", "SIGSEGV", "SIGABRT", "address space")
@@ -126,6 +124,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--worker", action="store_true", help="layers on a worker, killed too")
     arguments.add_argument("--apis", default="chat,text,native,messages")
+    arguments.add_argument("--pool", type=int, default=48, help="different requests")
     arguments.add_argument("--keep", type=Path, help="a directory for what was seen")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -135,7 +134,7 @@ def main() -> None:
 def run(options: argparse.Namespace, root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     engine = engine_of(options.build)
-    pool = mixed(POOL, options.apis.split(","), options.seed)
+    pool = mixed(options.pool, options.apis.split(","), options.seed)
     worker = Worker(engine, root / "worker.log") if options.worker else None
     plain: list[str | Path] = ["-m", small_model(), "-c", "4096", "-np", "1"]
     words: list[str | Path] = [

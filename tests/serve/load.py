@@ -326,6 +326,6 @@ def mixed(
     for n in range(count):
         prompt = chance.choice(FORMS).format(chance.choice(SUBJECTS))
         kind = kinds[n % len(kinds)]
-        most = chance.choice((8, 16, 24, 40, 64))
+        most = chance.choice((8, 16, 24, 40))
         made.append(Ask(n, kind, f"({n}) {prompt}", (n // len(kinds)) % 2 == 0, most))
     return made
