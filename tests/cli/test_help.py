@@ -44,7 +44,7 @@ def test_help_is_short_and_fits_the_terminal(
     assert said.err == ""
     assert lines[0].startswith("Usage: arriero")
     # a command to copy is not broken
-    assert max(len(line) for line in lines if "arriero diagnose -- " not in line) <= columns
+    assert max(len(line) for line in lines if " -- llama-server" not in line) <= columns
     assert len(lines) <= 50 * 80 // columns
 
 

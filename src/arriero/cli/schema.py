@@ -15,11 +15,17 @@ def schema(session: Session, name: str) -> int:
     """Print the JSON Schema of a document.
 
     NAME is the word between "arriero." and "/1" in the document's "schema" field: plan, check,
-    diagnosis, explanation, verification, error, …
+    diagnosis, explanation, verification, error, … "settings" is the file of arriero serve.
     """
     import msgspec
 
     from arriero.record import json_schema
 
-    session.write(msgspec.json.format(msgspec.json.encode(json_schema(name)), indent=2) + b"\n")
+    if name == "settings":
+        from arriero.serve.settings import json_schema as of_settings
+
+        found = of_settings()
+    else:
+        found = json_schema(name)
+    session.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     return 0

@@ -29,6 +29,7 @@ def _option(setting: Setting) -> Callable[[_F], _F]:
         setting.attribute,
         metavar=setting.metavar,
         multiple=setting.many,
+        hidden=setting.rare,
         help=setting.help + default,
     )
 
@@ -56,7 +57,7 @@ def given_options(given: Mapping[str, Any]) -> dict[str, str | tuple[str, ...]]:
     cls=Command,
     takes_command=True,
     short_help="Run a llama-server that stays up.",
-    options_metavar="[OPTIONS] (MODEL [llama-server options] | -- llama-server ...)",
+    options_metavar="[OPTIONS] (MODEL ... | -- llama-server ...)",
 )
 @click.option("--force", is_flag=True, help="Start even what does not fit.")
 @settings_options
@@ -69,11 +70,12 @@ def serve(session: Session, /, force: bool, **given: Any) -> int:
         arriero serve model.gguf
 
     It listens where the command said and runs the engine behind that. When the engine dies, hangs
-    or answers errors, requests wait, the engine is started again, and answers go on. With a MODEL
-    and without --, settings that fit this machine are chosen. GET /arriero/ shows how it is.
+    or answers errors, requests wait, it is started again, and answers go on. A MODEL alone gets
+    settings that fit this machine. GET /arriero/ shows how it is.
 
-    Each option can also be set in the environment (ARRIERO_SERVE_HOLD for --hold) or in the file
-    that --config names. With --json, events are printed, one a line.
+    Options can also be set in the environment (ARRIERO_SERVE_HOLD for --hold) or in the file that
+    --config names. `arriero schema settings` lists all of them, limits on requests included. With
+    --json, events are printed, one a line.
     """
     from arriero.jobs import serve as job
     from arriero.serve.settings_sources import Sources

@@ -196,6 +196,7 @@ class Setting:
         live: A change counts after SIGHUP, without a restart.
         example: A value that is valid, for docs and tests.
         words: The values, where there are only these.
+        rare: It is left out of ``--help``: few will ever need another value.
     """
 
     attribute: str
@@ -208,6 +209,7 @@ class Setting:
     live: bool = False
     example: str = ""
     words: tuple[str, ...] = ()
+    rare: bool = False
 
     @property
     def option(self) -> str:
@@ -241,66 +243,66 @@ def _choice(name: str, kind: type[StrEnum], default: str, help: str) -> Setting:
 
 
 TABLE: Final = (
-    _of("listen", "ADDRESS", "", "Listen here instead of where the command says.", parse_listen,
+    _of("listen", "ADDRESS", "", "Listen here, not where the command says.", parse_listen,
         example="127.0.0.1:8080"),
     _of("api-key-file", "FILE", "",
-        "Ask clients for one of the keys in this file, one a line, beside those of the command.",
+        "Ask clients for one of the keys in this file, one a line.",
         _path, many=True, live=True, example="keys.txt"),
-    _of("allow-no-key", "", "off", "Listen beyond this machine without asking for a key.", _switch,
+    _of("allow-no-key", "", "off", "Listen beyond this machine without a key.", _switch,
         example="on"),
     _of("allow-origin", "ORIGIN", "",
-        "Let pages from this origin read answers; * means any.", _origin, many=True, live=True,
+        "Let pages from there read answers; * is any.", _origin, many=True, live=True,
         example="https://chat.example.org"),
     _of("allow-host", "NAME", "",
-        "Answer browsers that reach this server by this name.", _host, many=True, live=True,
+        "Answer browsers that use this name.", _host, many=True, live=True,
         example="llama.example.org"),
-    _of("hold", "TIME", "600s", "Let a request wait this long for the engine to come back.",
+    _of("hold", "TIME", "600s", "Let requests wait this long for the engine.",
         _seconds, live=True, example="2m"),
     _choice("continue", Continue, "greedy",
-        "Continue broken answers where sampling is greedy, always or never."),
+        "Continue broken answers."),
     _of("restarts", "N/TIME", "5/600s",
-        "Give up after this many restarts within this time.", _restarts, live=True,
+        "Give up after N restarts in that time.", _restarts, live=True,
         example="3/10m"),
     _of("hang-after", "TIME", "60s",
-        "Take the engine for hung if it has requests and shows no progress for this long.",
+        "Take the engine for hung if requests make no progress for this long.",
         _seconds, live=True, example="2m"),
-    _of("drain", "TIME", "30s", "Let requests finish for this long before the server stops.",
+    _of("drain", "TIME", "30s", "Let requests finish for this long at the end.",
         _seconds, live=True, example="1m"),
     _choice("gates", Gates, "auto",
-        "Change what is known to end this engine on these devices, and say so; off does not."),
+        "Change what would end this engine here."),
     _choice("keep-context", KeepContext, "auto",
-        "Save what slots hold and restore it after a restart; auto does where the build can."),
+        "Keep what slots hold over a restart; auto does where the build can."),
     _of("memory-reserve", "SIZE", "256MiB",
         "Restart the engine in good time when less than this is left of the host's memory.",
-        parse_size, live=True, example="1GiB"),
+        parse_size, live=True, rare=True, example="1GiB"),
     _of("queue", "N", "1024", "Let at most this many requests wait; refuse others.", _count,
-        live=True, example="100"),
+        live=True, rare=True, example="100"),
     _of("max-connections", "N", "2048", "Keep at most this many connections of clients open.",
-        _count, live=True, example="100"),
+        _count, live=True, rare=True, example="100"),
     _of("max-body", "SIZE", "256MiB", "Refuse a request with a longer body.", parse_size, live=True,
-        example="1GiB"),
+        rare=True, example="1GiB"),
     _of("max-header", "SIZE", "64KiB", "Refuse a request with longer headers.", parse_size,
-        live=True, example="16KiB"),
+        live=True, rare=True, example="16KiB"),
     _of("header-timeout", "TIME", "20s",
         "Close a connection whose headers do not come within this time.", _seconds, live=True,
-        example="5s"),
+        rare=True, example="5s"),
     _of("body-timeout", "TIME", "30s",
         "Refuse a request whose body stops coming for this long.", _seconds, live=True,
-        example="10s"),
+        rare=True, example="10s"),
     _of("write-timeout", "TIME", "60s",
         "Close a connection that takes nothing of its answer for this long.", _seconds, live=True,
-        example="2m"),
+        rare=True, example="2m"),
     _of("idle-timeout", "TIME", "75s",
-        "Close a connection that asks nothing for this long.", _seconds, live=True, example="5s"),
+        "Close a connection that asks nothing for this long.", _seconds, live=True, rare=True, example="5s"),
     _of("keepalive-comment", "TIME", "5s",
         "Send a comment into a stream that waits, after and every so many seconds.", _seconds,
-        live=True, example="10s"),
+        live=True, rare=True, example="10s"),
     _of("log-dir", "DIR", "", "Keep the engine's log in this directory.", _path, example="logs"),
     _of("log-size", "SIZE", "64MiB", "Keep at most this much of the engine's log.", parse_size,
-        example="1MiB"),
+        rare=True, example="1MiB"),
     _of("engine", "PATH", "", "Use this llama-server instead of the command's own.", str,
         example="llama-server"),
-    _of("config", "FILE", "", "Read settings, and the command where none is given, from this file.",
+    _of("config", "FILE", "", "Read settings, and a command, from this file.",
         _path, example="serve.toml"),
 )  # fmt: skip
 """Every setting, in the order in which help and docs show them."""
