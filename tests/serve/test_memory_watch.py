@@ -107,18 +107,29 @@ def test_unknown_holders_of_a_card_are_no_reason() -> None:
 
 def test_a_new_start_begins_at_nothing() -> None:
     watch = MemoryWatch(RESERVE)
-    low = Reading(0, 100 * MIB, GIB)
-    assert watch.take({HOST: low}) is None, "it was so before"
-    assert watch.take({HOST: replace(low, at=2, engine=2 * GIB)}) is not None
+    first = Reading(0, 2 * GIB, GIB)
+    low = replace(first, at=2, free=100 * MIB, engine=2 * GIB)
+    assert watch.take({HOST: first}) is None
+    assert watch.take({HOST: low}) is not None
     watch.begun()
-    assert watch.take({HOST: replace(low, at=4, engine=2 * GIB)}) is None
+    assert watch.take({HOST: low}) is None, "it was so before"
     assert watch.trend(HOST) is None
+
+
+def test_a_reserve_that_even_a_fresh_engine_does_not_leave_is_no_reserve() -> None:
+    """Else every bit of growth would be a restart, and none would help."""
+    watch = MemoryWatch(RESERVE)
+    first = Reading(0, 400 * MIB, GIB)
+    watch.take({HOST: first})
+    grown = replace(first, at=2, free=300 * MIB, engine=GIB + 100 * MIB)
+    assert watch.take({HOST: grown}) is None
+    assert watch.take({HOST: replace(grown, at=4, free=150 * MIB)}) is not None
 
 
 def test_a_card_is_filled_on_purpose() -> None:
     watch = MemoryWatch(RESERVE)
     full = Reading(0, 500 * MIB, 20 * GIB, 24 * GIB)
-    watch.take({"nvml0": full})
+    watch.take({"nvml0": replace(full, free=2 * GIB)})
     assert watch.take({"nvml0": replace(full, at=2, engine=21 * GIB)}) is None
     last = replace(full, at=4, engine=21 * GIB, free=400 * MIB)
     assert watch.take({"nvml0": last}) is not None

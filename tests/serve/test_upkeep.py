@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from arriero.base.sizes import GIB
 from arriero.command import parse_command
 from arriero.engine import find_engine
 from arriero.gguf import write_model
@@ -21,8 +22,9 @@ from arriero.gguf.presets import tiny
 from arriero.launch import serving_of
 from arriero.process import clean_environment
 from arriero.record.incident import Incident
-from arriero.serve import memory_watch
+from arriero.serve import upkeep
 from arriero.serve.contexts import Proof
+from arriero.serve.memory_watch import HOST, Reading
 from arriero.serve.supervisor.interface import Live
 from arriero.serve.supervisor.log import RotatingLog
 from arriero.serve.supervisor.options import Hooks, Options
@@ -80,24 +82,24 @@ async def kept(engine: Path, home: Path, reserve: int = 0) -> AsyncIterator[Kept
         keep_context="auto",
         memory_reserve=reserve,
         note=notes.append,
-    ) as upkeep:
+    ) as tended:
 
         def incident(one: Incident) -> None:
             incidents.append(one)
-            upkeep.incident(one)
+            tended.incident(one)
 
         log = RotatingLog(home / "log" / "engine.log", 1 << 20)
         supervisor = Supervisor(
-            upkeep.command,
+            tended.command,
             installed,
             PlainUpstream,
             log,
             Options(home),
-            Hooks(incident=incident, ready=upkeep.ready, leaving=upkeep.leaving),
+            Hooks(incident=incident, ready=tended.ready, leaving=tended.leaving),
         )
         supervisor.start()
         try:
-            yield Kept(supervisor, upkeep, incidents, notes)
+            yield Kept(supervisor, tended, incidents, notes)
         finally:
             await asyncio.wait_for(supervisor.stop(), 60)
             log.close()
@@ -143,20 +145,25 @@ def test_a_conversation_goes_on_after_a_kill_without_being_read_again(
 def test_memory_that_runs_out_is_a_restart_with_its_contexts(
     tmp_path: Path, engine_path: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a reserve that no machine has and no growth too small, the first look is enough."""
-    monkeypatch.setattr(memory_watch, "WORTH", 0)
+    def taken(at: float, *_: object) -> dict[str, Reading]:
+        """A GiB each second."""
+        return {HOST: Reading(at, int((8 - at) * GIB), int(at * GIB))}
+
+    monkeypatch.setattr(upkeep, "readings", taken)
 
     async def run() -> None:
-        async with kept(engine_path(10434), tmp_path, reserve=1 << 60) as one:
+        async with kept(engine_path(10434), tmp_path, reserve=2 * GIB) as one:
             live = await one.live()
             await one.complete(live, PROMPT)
             supervisor = one.supervisor
             assert supervisor.run is not None
-            await one.upkeep.look(supervisor, supervisor.run, 5.0)
+            for at in (0.0, 2.0, 5.0):
+                await one.upkeep.look(supervisor, supervisor.run, at)
+                assert not one.incidents
             await one.upkeep.look(supervisor, supervisor.run, 7.0)
             again = await one.live()
-            assert again.generation == live.generation + 1, "not twice in two seconds"
-            assert "left of host" in one.incidents[0].verdict.text
+            assert again.generation == live.generation + 1
+            assert "1.00 GiB are left of host" in one.incidents[0].verdict.text
             assert cached(await one.complete(again, [*PROMPT, 5, 6, 7])) >= len(PROMPT) - 1
 
     asyncio.run(run())

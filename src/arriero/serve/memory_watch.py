@@ -84,7 +84,8 @@ class MemoryWatch:
     """The pools of one supervised engine, over all its starts. Reads no clock.
 
     Attributes:
-        reserve: Bytes of host memory that must stay free (``--memory-reserve``).
+        reserve: Bytes of host memory that must stay free (``--memory-reserve``). Where a fresh
+            engine leaves less than twice that, half of what it leaves.
         growth: The most bytes that the engine may grow by in each pool as planned; a pool without
             an entry has no known end.
     """
@@ -92,7 +93,7 @@ class MemoryWatch:
     reserve: int
     growth: Mapping[str, int] = field(default_factory=dict)
     _series: dict[str, deque[Reading]] = field(default_factory=dict)
-    _first: dict[str, int] = field(default_factory=dict)
+    _first: dict[str, Reading] = field(default_factory=dict)
 
     def begun(self) -> None:
         """Another start of the engine is ready: what it has now is its own, the rest is growth."""
@@ -125,9 +126,10 @@ class MemoryWatch:
 
     def _judge(self, pool: str, now: Reading) -> Shortage | None:
         self._add(pool, now)
-        if now.engine is None:
+        first = self._first.setdefault(pool, now).engine
+        if now.engine is None or first is None:
             return None
-        grown = now.engine - self._first.setdefault(pool, now.engine)
+        grown = now.engine - first
         if grown < WORTH:
             return None
         if now.free < self._reserve(now, pool):
@@ -147,9 +149,11 @@ class MemoryWatch:
         return now.free - max(0, planned - grown) > self._reserve(now, pool)
 
     def _reserve(self, now: Reading, pool: str) -> int:
+        first = self._first.get(pool)
+        reserve = self.reserve if first is None else min(self.reserve, first.free // 2)
         if pool in (HOST, ULIMIT) or now.total is None:
-            return self.reserve
-        return min(self.reserve, now.total // _DEVICE_SHARE)
+            return reserve
+        return min(reserve, now.total // _DEVICE_SHARE)
 
     def _add(self, pool: str, now: Reading) -> None:
         series = self._series.setdefault(pool, deque())

@@ -34,9 +34,8 @@ TICK: Final = 1.0
 _WATCH: Final = 2.0
 _CALL: Final = 120.0
 """Seconds for one slot: gigabytes onto a slow disk."""
-_AGAIN: Final = 120.0
-"""Seconds after a restart for memory before the next: else a request that takes all would cause
-one after another."""
+_AGAIN: Final = 10.0
+"""Seconds after a restart for memory before the next one."""
 _NOT_ITS_DOING: Final = frozenset({Kind.KILLED, Kind.HANG})
 """Ends that no save or restore is blamed for."""
 
