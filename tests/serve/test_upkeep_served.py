@@ -45,7 +45,8 @@ def ask(front: Front, path: str, body: dict[str, Any]) -> dict[str, Any]:
 def test_a_conversation_goes_on_after_a_kill(
     tmp_path: Path, engine_path: Callable[[int], Path]
 ) -> None:
-    command = [engine_path(10434), "-m", small_model(), "-np", "1", "-c", "2048", "--swa-full"]
+    command: list[str | Path] = [engine_path(10434), "-m", small_model()]
+    command += ["-np", "1", "-c", "2048", "--swa-full"]
     with Front(tmp_path, [*command, "--port", "0"]) as front:
         said: list[dict[str, str]] = [{"role": "user", "content": WORDS * 15}]
         asked = {"max_tokens": 8, "temperature": 0}
