@@ -202,7 +202,11 @@ def test_an_error_of_one_request_is_its_own(keeping: Keeping) -> None:
     asyncio.run(run())
 
 
-def test_a_stopped_process_hangs_and_nobody_is_blamed(keeping: Keeping) -> None:
+def test_a_stopped_process_hangs_and_nobody_is_blamed(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arriero.trial.watch._STOPPED_FOR", 0.2)
+
     async def run() -> None:
         async with keeping() as kept:
             await kept.ready()
