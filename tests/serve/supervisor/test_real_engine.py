@@ -53,6 +53,10 @@ def test_killed_while_it_answers(
             assert (await answer(live.upstream, "/completion", prompt=prompt, n_predict=1))[
                 0
             ] == 200
+            started = supervisor.run
+            assert started is not None
+            while started.log.speed is None:  # it says so once the answer is out
+                await asyncio.sleep(0.01)
             pid = supervisor.view().pid
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
