@@ -160,7 +160,13 @@ OPENAI: dict[str, Callable[[openai.OpenAI], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OPENAI)
+QUICK = {"chat", "chat, streamed", "text, streamed", "responses, streamed", "models"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OPENAI],
+)
 def test_openai(name: str, ways: Ways) -> None:
     engine, arriero = asked(ways, OPENAI[name])
     assert arriero == engine

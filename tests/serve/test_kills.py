@@ -118,7 +118,9 @@ def test_a_request_survives_the_death_of_its_engine(
     assert not home.pending()
 
 
-@pytest.mark.parametrize("act", ["segv", "abort", "exit", "hang", "sick"])
+@pytest.mark.parametrize(
+    "act", ["segv", "abort", "exit", "sick", pytest.param("hang", marks=pytest.mark.slow)]
+)
 def test_however_it_ends(act: str, front: Front, home: Home) -> None:
     asks = [job(kind, stream) for kind in KINDS for stream in (True, False)]
     phase = "accepted" if act == "sick" else "words"
@@ -172,6 +174,7 @@ def test_sampled_answers_are_begun_again_only_if_nothing_was_sent(front: Front, 
         assert text_of(name_of(late), 12).startswith(seen[1].text)
 
 
+@pytest.mark.slow
 def test_a_poisonous_request_takes_no_other_with_it(front: Front, home: Home) -> None:
     poison = job("chat", False)
     home.order(Order("prompt", "segv", name_of(poison), always=True))
@@ -184,6 +187,7 @@ def test_a_poisonous_request_takes_no_other_with_it(front: Front, home: Home) ->
     assert accepted(home, poison) <= 4
 
 
+@pytest.mark.slow
 def test_a_long_prompt_is_no_hang(front: Front, home: Home) -> None:
     before = front.settled()["engine"]["restarts"]
     ask = job("chat", True)
@@ -194,6 +198,7 @@ def test_a_long_prompt_is_no_hang(front: Front, home: Home) -> None:
     assert accepted(home, ask) == 1
 
 
+@pytest.mark.slow
 def test_nothing_runs_twice_under_many_deaths(home: Home, model: Path, tmp_path: Path) -> None:
     asks = [job(kind, stream, 6) for _ in range(6) for kind in KINDS for stream in (True, False)]
     for ask, phase in zip(asks[::6], itertools.cycle(PHASES), strict=False):

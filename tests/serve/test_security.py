@@ -211,6 +211,7 @@ def test_too_much(name: str, front: Front, home: Home) -> None:
     front.status(KEY)
 
 
+@pytest.mark.slow
 def test_too_slow(front: Front, home: Home) -> None:
     before = reached(home)
     for sent in (POST[:20], POST + LENGTH, POST + LENGTH + b"\r\n" + BODY[:5]):
@@ -220,6 +221,7 @@ def test_too_slow(front: Front, home: Home) -> None:
     assert reached(home) == before
 
 
+@pytest.mark.slow
 def test_drop_by_drop(front: Front) -> None:
     """Each byte comes in time, the whole does not."""
 
@@ -245,7 +247,10 @@ SECRET_PATHS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", SECRET_PATHS)
+@pytest.mark.parametrize(
+    "path",
+    [*SECRET_PATHS[:6], *(pytest.param(one, marks=pytest.mark.slow) for one in SECRET_PATHS[6:])],
+)
 def test_nothing_without_the_key(path: str, front: Front) -> None:
     for more in ("", "Authorization: Bearer sk-other\r\n", f"Authorization: Basic {KEY}\r\n"):
         raw = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}Connection: close\r\n\r\n"
@@ -320,6 +325,7 @@ def test_a_thousand_idle_connections(front: Front) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_whoever_does_not_read_holds_no_slot(home: Home, tmp_path: Path) -> None:
     """Two streams that nobody reads, and two slots; a third client is answered all the same."""
     body = json.dumps({"prompt": "job:slow:200000 ", "stream": True, "temperature": 0}).encode()
