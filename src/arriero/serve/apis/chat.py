@@ -33,8 +33,13 @@ def usage_of_whole(usage: Event, before: int) -> Event:
 class _Chunks(Growing):
     """Chunks that end with ``[DONE]``."""
 
-    ending = (b'"finish_reason":"',)
-    last = b"data: [DONE]"
+    def ends(self, event: bytes) -> bool:
+        """See :class:`Growing`."""
+        return b'"finish_reason":"' in event
+
+    def is_last(self, event: bytes) -> bool:
+        """See :class:`Growing`."""
+        return event.startswith(b"data: [DONE]")
 
     def read(self, event: Event) -> None:
         """See :class:`Growing`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,11 +28,6 @@ class Growing(ABC):
     The events that end an answer are held back until its last has come: what ends in between is
     asked for again, and a client never sees an end and then more.
     """
-
-    ending: ClassVar[tuple[bytes, ...]]
-    """Only the events that end an answer have one of these."""
-    last: ClassVar[bytes]
-    """Only the last event has this."""
 
     def __init__(self, wish: Wish, inside: Request, body: Body) -> None:
         self.wish = wish
@@ -60,6 +55,22 @@ class Growing(ABC):
         self._splitter = Splitter()
 
     # -- what APIs differ in
+
+    @abstractmethod
+    def ends(self, event: bytes) -> bool:
+        """Whether this event, as bytes, belongs to the end of an answer.
+
+        Text of an answer can say anything: look at how the event begins, or for bytes with
+        quotes, which text has only with a backslash.
+        """
+
+    def goes_on(self, event: bytes) -> bool:
+        """Whether the answer goes on with this event, though it seemed to end."""
+        return False
+
+    @abstractmethod
+    def is_last(self, event: bytes) -> bool:
+        """Whether an answer is whole with this event."""
 
     @abstractmethod
     def read(self, event: Event) -> None:
@@ -124,14 +135,19 @@ class Growing(ABC):
         if not self.resumed:
             return [event]
         data = data_of(event)
-        return [event] if data is None else self.stitched(data)
+        return self.stitched(data) if data is not None else self.without_data(event)
+
+    def without_data(self, event: bytes) -> list[bytes]:
+        """An event of a continuation that says nothing, or only that it is the last."""
+        return [event]
 
     def _taken(self, event: bytes) -> bytes:
         """What of an event goes to the client now."""
-        if self.last in event:
+        if self.is_last(event):
             self._whole = True
-        ends = self._held or any(mark in event for mark in self.ending)
-        if ends and not self.wish.why_not:
+        if self._held and self.goes_on(event):
+            event, self._held = self._held + event, b""
+        elif (self._held or self.ends(event)) and not self.wish.why_not:
             self._held += event
             if not self._whole:
                 return b""
@@ -145,7 +161,7 @@ class Growing(ABC):
         """See :class:`Answer`."""
         self._settle()
         self._splitter, self._held, self.failure = Splitter(), b"", None
-        self.resumed = True
+        self.resumed = self._passed
         text = "".join(self.texts)
         if not text:
             self.before, self.spent = 0, False

@@ -12,14 +12,19 @@ from arriero.serve.http.interface import Request
 class Native(Growing):
     """Events that count their tokens; the last repeats what was asked for."""
 
-    ending = (b'"stop":true',)
-    last = b'"stop":true'
-
     def __init__(self, wish: Wish, inside: Request, body: Body) -> None:
         super().__init__(wish, inside, body)
         self.tokens: list[int] = []
         self.asked_after = ""
         """The text that the last continuation had at the end of its prompt."""
+
+    def ends(self, event: bytes) -> bool:
+        """See :class:`Growing`."""
+        return b'"stop":true' in event
+
+    def is_last(self, event: bytes) -> bool:
+        """See :class:`Growing`."""
+        return b'"stop":true' in event
 
     def read(self, event: Event) -> None:
         """See :class:`Growing`."""

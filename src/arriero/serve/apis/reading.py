@@ -141,6 +141,8 @@ def _why_not(kind: str, body: Body) -> str:
         return "the conversation is not plain text"
     if kind != "chat" and is_prefilled(body):
         return "the client began the answer"
+    if kind == "messages" and body.get("system") and text_of(body["system"]) is None:
+        return "the conversation is not plain text"
     if kind == "messages" and body.get("stop_sequences"):
         return "the engine does not say in every API which stop sequence ended an answer"
     return ""

@@ -9,8 +9,10 @@ from arriero.serve.apis.errors import error_body, error_events, message_of
 from arriero.serve.apis.events import decoded
 from arriero.serve.apis.growing import Growing
 from arriero.serve.apis.interface import Asked, Continue, Defaults
+from arriero.serve.apis.messages import Messages
 from arriero.serve.apis.native import Native
 from arriero.serve.apis.reading import Body, Wish, is_prefilled, most_of, wish_of
+from arriero.serve.apis.responses import Responses
 from arriero.serve.http.interface import Request
 
 __all__ = ["asked_of", "error_body", "error_events", "message_of"]
@@ -43,6 +45,9 @@ _ANSWERS: Final[dict[str, type[Growing]]] = {
     "/chat/completions": Chat,
     "/v1/chat/completions": Chat,
     "/infill": Native,
+    "/v1/messages": Messages,
+    "/responses": Responses,
+    "/v1/responses": Responses,
 }
 _WHOLE_ONLY: Final = ("verbose", "echo", "return_progress", "timings_per_token")
 """With one of these a whole answer is not what its stream says."""
