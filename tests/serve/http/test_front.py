@@ -6,14 +6,20 @@ import asyncio
 import contextlib
 import re
 import socket
+import ssl
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from arriero.serve.http.front import Listener
 from arriero.serve.http.interface import Handler, Outlet, Request
@@ -369,8 +375,15 @@ def test_a_unix_socket_for_its_owner_alone(run: Any, tmp_path: Path) -> None:
         writer.write(get(more=LAST))
         data = await reader.read()
         writer.close()
+        other = Listener(Settings(), Keeper(), echo)
+        with pytest.raises(OSError, match="in use"):  # it is not taken away from who has it
+            await other.listen("", 0, path, None)
         await listener.close()
         assert not path.exists()
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))  # as a server that was killed leaves it
+        await other.listen("", 0, path, None)
+        await other.close()
         return data
 
     assert bodies(run(work())) == [b"/ "]
@@ -386,3 +399,62 @@ def test_settings_can_be_replaced(run: Any) -> None:
     before, after = run(work())
     assert before.startswith(b"HTTP/1.1 200 ")
     assert after.startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate for localhost, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + made.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+def test_tls(run: Any, certificate: Path) -> None:
+    async def work() -> tuple[bytes, bytes, bytes]:
+        ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        ours.load_cert_chain(certificate)
+        theirs = ssl.create_default_context(cafile=str(certificate))
+        listener = Listener(Settings(max_body=1000), Keeper(), echo)
+        port = await listener.listen("127.0.0.1", 0, None, ours)
+        told = []
+        for sent in (get(b"/1") + post(b"a" * 100, more=LAST), post(b"a" * 2000)):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=theirs, server_hostname="localhost"
+            )
+            writer.write(sent)
+            told.append(await reader.read())
+            writer.close()
+            with contextlib.suppress(ssl.SSLError, ConnectionError):
+                await writer.wait_closed()
+        plain = b""
+        with contextlib.suppress(ConnectionError):
+            plain = await tell(port, get(more=LAST))
+        await listener.close()
+        await until(lambda: not listener.connections)
+        return told[0], told[1], plain
+
+    answers, refused, plain = run(work())
+    assert bodies(answers) == [b"/1 ", b"/x " + b"a" * 100]
+    assert refused.startswith(b"HTTP/1.1 413 ")
+    assert b"HTTP/1.1" not in plain

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import socket as socketlib
 import ssl
 import stat
 import sys
@@ -60,11 +63,15 @@ class Listener:
         loop = asyncio.get_running_loop()
         patience = None if tls is None else _TLS_SECONDS
         if socket is not None:
-            server = await loop.create_unix_server(
-                lambda: Connection(self), str(socket), ssl=tls, backlog=_BACKLOG,
-                ssl_handshake_timeout=patience, ssl_shutdown_timeout=patience,
-            )  # fmt: skip
-            socket.chmod(0o600)
+            _leave_alone(socket)
+            mask = os.umask(0o177)
+            try:
+                server = await loop.create_unix_server(
+                    lambda: Connection(self), str(socket), ssl=tls, backlog=_BACKLOG,
+                    ssl_handshake_timeout=patience, ssl_shutdown_timeout=patience,
+                )  # fmt: skip
+            finally:
+                os.umask(mask)
             self._sockets.append(socket)
         else:
             server = await loop.create_server(
@@ -132,6 +139,22 @@ class Listener:
             now = time.monotonic()
             for connection in [*self.connections]:
                 connection.look_at_clock(now)
+
+
+def _leave_alone(path: Path) -> None:
+    """See that no other server listens there: its socket would be replaced without a word.
+
+    Raises:
+        OSError: One does.
+    """
+    if sys.platform != "win32":
+        with socketlib.socket(socketlib.AF_UNIX, socketlib.SOCK_STREAM) as made:
+            made.settimeout(1.0)
+            try:
+                made.connect(str(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return  # nobody, or what a server left behind
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def _allow_files(wanted: int) -> None:
