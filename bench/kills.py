@@ -150,8 +150,7 @@ def run(options: argparse.Namespace, root: Path) -> None:
         assert not bad, bad[:3]
         command: list[str | Path] = [engine, *words, "--port", "0"]
         restarts = ["--restarts", "1000/600"]
-        env = {"ARRIERO_SERVE_HANG_AFTER": "4"}
-        with Front(root, command, restarts, env) as front:
+        with Front(root, command, restarts) as front:
             kinds = (*KINDS, "worker killed") if worker else KINDS
             chance = random.Random(options.seed)
             kills = Kills(front, kinds, options.kills, chance, worker)

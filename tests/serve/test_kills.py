@@ -53,7 +53,7 @@ def command(home: Home, model: Path, slots: int = 1) -> list[str | Path]:
 @pytest.fixture(scope="module")
 def front(home: Home, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     root = tmp_path_factory.mktemp("front")
-    env = {"ARRIERO_SERVE_HANG_AFTER": "2"}
+    env = {"ARRIERO_SERVE_HANG_AFTER": "6"}
     with Front(root, command(home, model), NEVER_STOP, env) as made:
         yield made
 
@@ -191,7 +191,7 @@ def test_a_poisonous_request_takes_no_other_with_it(front: Front, home: Home) ->
 def test_a_long_prompt_is_no_hang(front: Front, home: Home) -> None:
     before = front.settled()["engine"]["restarts"]
     ask = job("chat", True)
-    home.order(Order("reading", "7", name_of(ask)))
+    home.order(Order("reading", "9", name_of(ask)))
     (seen,) = ask_all(front, ask)
     check(seen)
     assert front.settled()["engine"]["restarts"] == before
