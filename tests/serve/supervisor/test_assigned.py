@@ -7,7 +7,7 @@ import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
-from arriero.base.words import Kind, Recovery
+from arriero.base.words import Component, Kind, Recovery
 from arriero.command import Command, builtin_flags, parse_command
 from arriero.logs.model import Failure
 from arriero.serve.assignment import Assignment, Smaller
@@ -50,6 +50,19 @@ def test_a_worker_that_is_gone_is_left_out() -> None:
     assert found is not None
     assert found.recovery is Recovery.WITHOUT_WORKER
     assert asked == [("without", frozenset({"two:2"}))]
+
+
+def test_after_a_save_that_ended_it_nothing_is_saved() -> None:
+    assignment, asked = assigned()
+    save = Failure(
+        kind=Kind.CRASH, component=Component.PROMPT_CACHE, fatal=True, line=1, text="it broke"
+    )
+    found = choice(assignment)(COMMAND, save)
+    assert found is not None
+    assert found.change == "-cram 0"
+    assert found.command.value("-cram") == "0"
+    assert choice(assignment)(found.command, save) is None
+    assert not asked
 
 
 def test_workers_that_all_answer_are_tried_again() -> None:

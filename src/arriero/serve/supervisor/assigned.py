@@ -12,7 +12,7 @@ from arriero.logs.model import Failure
 from arriero.serve.assignment import Assignment
 from arriero.serve.supervisor.log import RotatingLog
 from arriero.serve.supervisor.options import Alternative, Choose, Connect, Hooks, Options
-from arriero.serve.supervisor.policy import Policy
+from arriero.serve.supervisor.policy import Policy, ends_in_a_save
 from arriero.serve.supervisor.supervisor import Supervisor
 from arriero.serve.supervisor.workers import silent, takes_connections
 
@@ -44,8 +44,12 @@ def choice(assignment: Assignment, answers: Callable[[str], bool] | None = None)
     """
 
     def choose(command: Command, failure: Failure) -> Alternative | None:
+        gone = frozenset[str]()
         if failure.kind is Kind.RPC:
             gone = silent(workers(command), answers or takes_connections)
+        if not gone and ends_in_a_save(failure):
+            return without_saves(command)
+        if failure.kind is Kind.RPC:
             found = assignment.without(command, gone) if gone else None
             recovery = Recovery.WITHOUT_WORKER
         else:
@@ -53,3 +57,14 @@ def choice(assignment: Assignment, answers: Callable[[str], bool] | None = None)
         return None if found is None else Alternative(found.command, recovery, found.change)
 
     return choose
+
+
+def without_saves(command: Command) -> Alternative | None:
+    """The command that saves no prompts, after a save ended the engine; None if it saves none.
+
+    The same command would end the same way: even Arriero's own completion after a start leaves a
+    prompt in the slot, which the next request makes the engine save.
+    """
+    if command.value("-cram") == "0" or not command.flags.knows("-cram"):
+        return None
+    return Alternative(command.with_value("-cram", "0"), Recovery.SMALLER, "-cram 0")

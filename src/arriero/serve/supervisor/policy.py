@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from arriero.base.words import Evidence, Kind, Recovery
+from arriero.base.words import Component, Evidence, Kind, Recovery
 from arriero.logs.model import Failure
 
 MEMORY: Final = frozenset(
@@ -114,6 +114,11 @@ def wants_another(
     return worker or (memory and (not worked or again))
 
 
+def ends_in_a_save(failure: Failure) -> bool:
+    """Whether the engine ended while it saved a prompt, and not for want of memory alone."""
+    return failure.component is Component.PROMPT_CACHE and failure.kind not in MEMORY
+
+
 def decide(policy: Policy, tries: Tries, lost: Lost, now: float) -> Fate:
     """What to do about a loss."""
     recent = [at for at in tries.fruitless if now - at < policy.seconds]
@@ -154,6 +159,8 @@ def _exhausted(policy: Policy, lost: Lost) -> str:
 
 
 def _because(lost: Lost) -> str:
+    if lost.alternative is Recovery.SMALLER and ends_in_a_save(lost.failure):
+        return "saving a prompt ended it: prompts are not saved any more"
     if lost.alternative is Recovery.SMALLER:
         return "the same command would not fit: memory was the cause"
     if lost.alternative is Recovery.WITHOUT_WORKER:

@@ -25,7 +25,7 @@ from arriero.serve.supervisor.incident import Incidents
 from arriero.serve.supervisor.interface import GaveUpError, Live, Loss, State
 from arriero.serve.supervisor.log import RotatingLog, StartLog
 from arriero.serve.supervisor.options import Alternative, Connect, Hooks, Options
-from arriero.serve.supervisor.policy import Lost, wants_another
+from arriero.serve.supervisor.policy import Lost, ends_in_a_save, wants_another
 from arriero.serve.supervisor.private import private
 from arriero.serve.supervisor.run import Run
 from arriero.serve.supervisor.verdict import Condemned
@@ -321,14 +321,15 @@ class Supervisor:
         wanted = run.condemned is not None and run.condemned.wanted
         self._hooks.lost(not wanted)
         self._alternative = None
-        if not wanted and wants_another(
+        another = ends_in_a_save(found.failure) or wants_another(
             self.options.policy,
             self._machine.tries,
             memory=found.memory,
             worker=found.failure.kind is Kind.RPC,
             worked=run.progress > 0,
             now=time.monotonic(),
-        ):
+        )
+        if another and not wanted:
             # what is planned has to fit what is free once its memory is back
             await self._memory_back(run)
             self._alternative = await asyncio.to_thread(
