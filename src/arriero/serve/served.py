@@ -22,9 +22,10 @@ from arriero.serve.http.interface import Address, Outlet, Request, Upstream
 from arriero.serve.http.upstream import Pool
 from arriero.serve.memory_watch import Reading, readings
 from arriero.serve.requests.closed import closed
-from arriero.serve.requests.exchange import Desk, Rules
+from arriero.serve.requests.desk import Desk
 from arriero.serve.requests.ledger import Ledger
 from arriero.serve.requests.lobby import Lobby
+from arriero.serve.requests.rules import Rules
 from arriero.serve.settings import Settings
 from arriero.serve.supervisor.assigned import supervisor_of
 from arriero.serve.supervisor.log import RotatingLog

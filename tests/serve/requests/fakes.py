@@ -11,7 +11,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
+from arriero.serve.apis import registry
 from arriero.serve.apis.interface import Ask, Asked, Continue, Defaults
 from arriero.serve.http.interface import Headers, Request, UpstreamLostError
 from arriero.serve.supervisor.interface import GaveUpError, Live, Loss, State
@@ -99,6 +101,12 @@ class Words_registry:  # noqa: N801  stands for a module
     @staticmethod
     def message_of(body: bytes) -> str:
         return body.decode()
+
+
+def words_instead() -> Any:
+    """A patch: while it is on, the API of words stands for all others."""
+    names = [name for name in vars(Words_registry) if not name.startswith("_")]
+    return patch.multiple(registry, **{name: getattr(Words_registry, name) for name in names})
 
 
 class FakeCall:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from unittest.mock import patch
 
 import pytest
 
 from arriero.serve.http.interface import Request
-from arriero.serve.requests import exchange
-from arriero.serve.requests.exchange import Desk, Rules
+from arriero.serve.requests.desk import Desk
 from arriero.serve.requests.ledger import Ledger, Phase, Ticket
 from arriero.serve.requests.lobby import Lobby
+from arriero.serve.requests.rules import Rules
 from tests.serve.requests.fakes import (
     JSON,
     FakeCall,
     FakeEngine,
     FakeOutlet,
-    Words_registry,
     request,
     words,
+    words_instead,
 )
 
 CROWDED = (
@@ -30,7 +29,7 @@ CROWDED = (
 
 @pytest.fixture(autouse=True)
 def fake_api() -> Iterator[None]:
-    with patch.object(exchange, "registry", Words_registry):
+    with words_instead():
         yield
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
 
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from arriero.serve.http.interface import Request
-from arriero.serve.requests import exchange
-from arriero.serve.requests.exchange import Desk, Rules
+from arriero.serve.requests.desk import Desk
 from arriero.serve.requests.ledger import Ledger, Outcome
 from arriero.serve.requests.lobby import Lobby
+from arriero.serve.requests.rules import Rules
 from tests.serve.requests.fakes import (
     END,
     FakeCall,
     FakeEngine,
     FakeOutlet,
-    Words_registry,
     request,
     words,
+    words_instead,
 )
 
 SLOTS = 2
@@ -52,7 +51,7 @@ class World(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._patch = patch.object(exchange, "registry", Words_registry)
+        self._patch = words_instead()
         self._patch.start()
         self.loop = asyncio.new_event_loop()
         self.clients: list[Client] = []
