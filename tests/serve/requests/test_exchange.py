@@ -305,6 +305,24 @@ def test_a_queue_that_is_full_refuses() -> None:
     scene(test, slots=1)
 
 
+@pytest.mark.parametrize("turns", range(12))
+def test_a_client_that_goes_as_its_turn_comes_takes_none_with_it(turns: int) -> None:
+    async def test(s: Scene) -> None:
+        await s.ask(request(1, "plain", 0))
+        _, task = await s.ask(request(2, "plain", 1))
+        s.calls[0].step()
+        await s.settle()
+        s.calls[0].step()  # its end
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await s.settle()
+        assert (s.lobby.in_work, s.lobby.waiting, s.ledger.in_flight) == (0, 0, 0)
+        assert s.counts() == {"answered": 1, "cancelled": 1}
+
+    scene(test, slots=1)
+
+
 def test_a_ticket_goes_only_where_its_life_can() -> None:
     ledger = Ledger()
     ticket: Ticket = ledger.receive()

@@ -120,3 +120,16 @@ def test_one_that_gives_up_its_place_takes_no_turn() -> None:
         assert lobby.enter_now()
 
     run(test)
+
+
+def test_one_that_has_just_given_up_its_place_is_passed_over() -> None:
+    async def test() -> None:
+        lobby, order = Lobby(10), list[str]()
+        assert lobby.enter_now()
+        first, second = await queue(lobby, order, "a1", "b1")
+        first.cancel()
+        lobby.leave()  # before it could take itself out
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert (order, lobby.in_work, lobby.waiting) == (["b1"], 1, 0)
+
+    run(test)

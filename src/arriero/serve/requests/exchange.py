@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from arriero.serve.apis.interface import Answer, ApiError
@@ -89,7 +89,8 @@ class Exchange:
         if not again:
             case.ticket.move(Phase.WAITING)
         if works and not lobby.enter_now(alone=case.suspect):
-            await self._wait(lobby.enter(case.request.client, alone=case.suspect, again=again))
+            entering = lobby.enter(case.request.client, alone=case.suspect, again=again)
+            await self._wait(entering, undo=lobby.leave)
         try:
             live = engine.live
             if live is None:
@@ -102,10 +103,15 @@ class Exchange:
 
     # -- waiting
 
-    async def _wait(self, wanted: Coroutine[Any, Any, _T]) -> _T:
+    async def _wait(
+        self, wanted: Coroutine[Any, Any, _T], undo: Callable[[], None] = lambda: None
+    ) -> _T:
         """Wait for a turn or an engine; tell a client that waits for a stream that it does.
 
         Only time in which no engine answers counts as held.
+
+        Args:
+            undo: What was wanted came at the moment at which it was no longer waited for.
 
         Raises:
             HeldTooLongError: It was held too long.
@@ -122,10 +128,13 @@ class Exchange:
                 self._case.ticket.note("held")
                 self._case.hold(time.monotonic() - began)
                 await self._writer.comment_waiting()
-        finally:
+        except BaseException:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+            elif not task.cancelled() and task.exception() is None:
+                undo()
+            raise
 
     def _look(self) -> float:
         """Seconds until there is something to do for one that waits."""

@@ -16,6 +16,7 @@ class FullError(Exception):
 class _Waiting:
     client: str
     alone: bool
+    out: bool = False
     turn: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -99,8 +100,9 @@ class Lobby:
             if waiting is None or (waiting.alone and self.in_work):
                 return
             self._remove(waiting)
-            self._let_in(waiting.alone)
-            waiting.turn.set_result(None)
+            if not waiting.turn.cancelled():  # one that has given up may not have left yet
+                self._let_in(waiting.alone)
+                waiting.turn.set_result(None)
 
     def _let_in(self, alone: bool) -> None:
         self.in_work += 1
@@ -113,7 +115,10 @@ class Lobby:
         return next((queue[0] for queue in self._clients.values()), None)
 
     def _remove(self, waiting: _Waiting) -> None:
-        """Take it out; its client goes behind the others."""
+        """Take it out, if it has not been yet; its client goes behind the others."""
+        if waiting.out:
+            return
+        waiting.out = True
         self._waiting -= 1
         if waiting in self._again:
             self._again.remove(waiting)
