@@ -156,8 +156,12 @@ def _boundaries(values: Any, known: Vocabulary) -> Any:
 
 
 def _matching(shape: re.Pattern[str]) -> _How:
-    """As it is where it has that shape."""
-    return lambda text, known: text if shape.match(text) else known.plain(text)
+    """As it is where it has that shape; another field of that name can hold no text at all."""
+
+    def how(value: Any, known: Vocabulary) -> Any:
+        return value if isinstance(value, str) and shape.match(value) else _value(value, known)
+
+    return how
 
 
 def _version(text: Any, known: Vocabulary) -> Any:
