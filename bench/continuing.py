@@ -41,10 +41,9 @@ def main() -> None:
     arguments.add_argument("--most", type=int, default=48, help="tokens of an answer")
     arguments.add_argument("--apis", nargs="+", default=list(APIS))
     options = arguments.parse_args()
-    print(
-        "| build | API | cuts | equal | as the engine | neither | whole | equal to the engine's |"
-    )
-    print("|" + "---|" * 8, flush=True)
+    heads = ("build", "API", "cuts", "equal", "as the engine", "but for ties", "neither")
+    print("| " + " | ".join((*heads, "whole answers", "equal to the engine's")) + " |")
+    print("|" + "---|" * 9, flush=True)
     words: list[str | Path] = ["-m", small_model(), "-c", "4096", "-np", "1"]
     failed = False
     with tempfile.TemporaryDirectory() as directory:
