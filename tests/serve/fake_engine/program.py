@@ -351,6 +351,9 @@ def help_text() -> str:
     for line in Path(__file__).with_name("flags.txt").read_text().splitlines():
         flags, _, about = line.partition(" :: ")
         about, _, variable = about.partition(" (env: ")
+        if len(flags) > 39:  # its text begins on a line of its own
+            lines.append(flags)
+            flags = ""
         lines.append(f"{flags:<39} {about.strip()}")
         if variable:
             lines.append(f"{'':<40}(env: {variable}")

@@ -9,9 +9,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from arriero.base.errors import ArrieroError
 from arriero.base.words import Kind, Recovery
 from arriero.command import Command
 from arriero.engine import Engine as Installation
@@ -332,9 +334,10 @@ class Supervisor:
         if another and not wanted:
             # what is planned has to fit what is free once its memory is back
             await self._memory_back(run)
-            self._alternative = await asyncio.to_thread(
-                self._hooks.choose, self.command, found.failure
-            )
+            with suppress(ArrieroError):  # no other command can be made: the same one then
+                self._alternative = await asyncio.to_thread(
+                    self._hooks.choose, self.command, found.failure
+                )
         recovery = None if self._alternative is None else self._alternative.recovery
         served = run.ready_at is not None
         self._post(life.Examined(Lost(incident.verdict, served, recovery, wanted, found.memory)))
