@@ -19,7 +19,7 @@ from arriero.jobs._fitting import as_change
 from arriero.launch import edits
 from arriero.launch.context import PAD
 from arriero.launch.drafting import draft_model
-from arriero.launch.placement import workers
+from arriero.launch.placement import overrides, workers
 from arriero.launch.projector import projector_file
 from arriero.logs.model import Failure
 from arriero.machine import pools
@@ -67,7 +67,8 @@ class Policy:
         """The command without these workers, if what is left holds it; None if it does not."""
         named = workers(command)
         left = [worker for worker in named if worker not in lost]
-        if len(left) == len(named) or any("RPC" in value for value in command.values("-ot")):
+        placed = any("RPC" in device for _, device in overrides(command, "-ot"))
+        if placed or len(left) == len(named):
             return None
         settings: dict[str, str | None] = {
             flag: None for flag in _PLACED_BY_NUMBER if command.has(flag)

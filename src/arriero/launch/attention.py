@@ -21,6 +21,11 @@ def cache_type(command: Command, flag: str) -> str:
     return command.value(flag) or "f16"
 
 
+def swa_full(command: Command) -> bool:
+    """Whether layers with a sliding window keep everything (``--swa-full``)."""
+    return command.switch("--swa-full") is True
+
+
 def flash_attn(command: Command, type_v: str | None = None) -> FlashAttn:
     """``-fa``. A quantised V cache needs it, and ``auto`` then means on."""
     said = _FLASH.get(command.value("-fa") or "", "auto")

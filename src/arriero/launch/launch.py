@@ -160,7 +160,7 @@ def _params(
         type_k=attention.cache_type(command, "-ctk"),
         type_v=type_v,
         flash_attn=attention.flash_attn(command, type_v),
-        swa_full=command.switch("--swa-full") is True,
+        swa_full=attention.swa_full(command),
         offload_kqv=command.switch("--kv-offload") is not False,
         op_offload=command.switch("--op-offload") is not False,
         embeddings=embedding,

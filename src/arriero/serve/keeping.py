@@ -25,7 +25,10 @@ from arriero.base.errors import ArrieroError
 from arriero.base.words import MemoryClass
 from arriero.command import Command
 from arriero.gguf import describe, read_header
+from arriero.launch.attention import swa_full
 from arriero.launch.caches import prompt_cache
+from arriero.launch.placement import workers
+from arriero.launch.projector import projector_file
 from arriero.machine import files
 from arriero.machine.host import ROOT
 from arriero.memory.hparams import read_hparams
@@ -117,16 +120,16 @@ def _in_memory(path: Path, root: Path) -> bool:
 
 
 def _why_not(command: Command, build: int | None, kept: Kept) -> str:
-    if command.has("--rpc"):
+    if workers(command):
         return "a worker may abort when it is asked for the data of a slot"
-    if command.has("--mmproj"):
+    if projector_file(command):
         return "the engine does not save slots of a model with images"
     if prompt_cache(command) == 0:
         return "the command switches saved prompts off"
     if kept.memory_class in (MemoryClass.NONE, MemoryClass.UNKNOWN):
         return "it is not known what a context of this model keeps"
     old = build is None or build < WINDOWS_SINCE
-    if kept.windows and not command.switch("--swa-full") and old:
+    if kept.windows and not swa_full(command) and old:
         return "this build restores a model with sliding windows and then reads every prompt again"
     if kept.memory_class is MemoryClass.RECURRENT and old:
         return "crashes after a restore are reported of this build with a recurrent model"

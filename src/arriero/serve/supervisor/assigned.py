@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from arriero.base.words import Kind, Recovery
 from arriero.command import Command
+from arriero.launch.caches import prompt_cache
 from arriero.launch.placement import workers
 from arriero.logs.model import Failure
 from arriero.serve.assignment import Assignment
@@ -65,6 +66,6 @@ def without_saves(command: Command) -> Alternative | None:
     The same command would end the same way: even Arriero's own completion after a start leaves a
     prompt in the slot, which the next request makes the engine save.
     """
-    if command.value("-cram") == "0" or not command.flags.knows("-cram"):
+    if prompt_cache(command) == 0 or not command.flags.knows("-cram"):
         return None
     return Alternative(command.with_value("-cram", "0"), Recovery.SMALLER, "-cram 0")

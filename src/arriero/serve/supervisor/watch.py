@@ -9,6 +9,7 @@ from typing import Final
 
 from arriero.base.words import Kind
 from arriero.launch import Serving
+from arriero.launch.placement import workers
 from arriero.serve.supervisor import probe
 from arriero.serve.supervisor.hang import Doubt, HangClock, moved
 from arriero.serve.supervisor.options import Options
@@ -43,7 +44,7 @@ class Watch:
         self._condemn = condemn
         self._build = build
         self._look: asyncio.Task[bool] | None = None
-        remote = run.private.command.has("--rpc")
+        remote = bool(workers(run.private.command))
         pid = run.pid or 0
         tree = serving.router
         self._loading = HangClock(pid, options.load_stall, remote=remote, tree=tree)
