@@ -11,7 +11,7 @@ import pytest
 
 from arriero.gguf import write_model
 from arriero.gguf.presets import tiny
-from arriero.serve.refusals import Fault, Refusal, is_crowded, refusal_of
+from arriero.serve.refusals import Fault, Refusal, is_crowded, is_out_of_memory, refusal_of
 from tests.gguf.serving import Served, serve
 
 FULL = "Context size has been exceeded."
@@ -115,3 +115,21 @@ def test_requests_that_fill_a_shared_cache_together_are_nobodys_fault(
     assert refusal_of(*whole) == Refusal(Fault.CROWDED)
     last = events.rstrip(b"\n").rpartition(b"\n\n")[2]
     assert is_crowded(last) if status == 200 else refusal_of(status, events)
+
+
+TEMPLATE = "Unable to generate parser for this template. Automatic parser generation failed: "
+
+
+@pytest.mark.parametrize(
+    ("error", "out"),
+    [
+        (f'{{"error":{{"code":400,"message":"{TEMPLATE}\\nError: std::bad_alloc"}}}}', True),
+        ('data: {"error":{"code":500,"message":"std::bad_alloc"}}', True),
+        ('event: error\ndata: {"type":"error","error":{"message":"std::bad_alloc"}}', True),
+        ('{"error":{"message":"cannot parse \'std::bad_alloc\'"}}', False),
+        ('{"content":"std::bad_alloc"}', False),
+        ("std::bad_alloc", False),
+    ],
+)
+def test_an_engine_without_memory_is_known_by_its_error(error: str, out: bool) -> None:
+    assert is_out_of_memory(error.encode()) is out

@@ -26,6 +26,9 @@ _TOO_LARGE: Final = re.compile(
     rb"[^\"]{0,200}?size(?: of)?:? \(?(?:current batch size: )?(\d{1,10})"
 )
 _CROWDED: Final = b"Context size has been exceeded"
+_NO_MEMORY: Final = b"std::bad_alloc"
+_LONGEST: Final = 1 << 16
+"""Bytes of an error that are looked at for that."""
 _EVENT: Final = 1024
 """An event that only says that much is short; text that quotes it is an event of another kind."""
 
@@ -99,10 +102,27 @@ def is_crowded(event: bytes) -> bool:
     """
     if _CROWDED not in event or len(event) > _EVENT:
         return False
-    _, found, data = event.partition(b"data:")
-    try:
-        said = msgspec.json.decode(data if found else event)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    return _message(event).startswith(_CROWDED.decode())
+
+
+def is_out_of_memory(error: bytes) -> bool:
+    """Whether an error, as a body or as an event, says that the engine could not allocate.
+
+    Build 10434 answers 400 then ("Unable to generate parser for this template … Error:
+    std::bad_alloc"): it lives on, says that it is healthy, and refuses one request after the other.
+    Only a message that ends so counts: one that quotes a client goes on behind the quotation.
+    """
+    if _NO_MEMORY not in error or len(error) > _LONGEST:
         return False
-    error = said.get("error", said) if isinstance(said, dict) else None
-    return isinstance(error, dict) and str(error.get("message", "")).startswith(_CROWDED.decode())
+    return _message(error).rstrip().endswith(_NO_MEMORY.decode())
+
+
+def _message(error: bytes) -> str:
+    """What an error says, given as a body or as an event; empty where it is something else."""
+    _, found, data = error.partition(b"data:")
+    try:
+        said = msgspec.json.decode(data if found else error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    told = said.get("error", said) if isinstance(said, dict) else None
+    return str(told.get("message", "")) if isinstance(told, dict) else ""

@@ -238,7 +238,7 @@ class FakeEngine:
         await asyncio.sleep(0)
         if self.live is None or self.live.generation != generation:
             return True
-        if body == b"sick":
+        if body == b"sick" or b"bad_alloc" in body:
             self.die(blames=True)
             return True
         return False

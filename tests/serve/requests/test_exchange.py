@@ -192,13 +192,24 @@ def test_requests_that_crowd_each_other_out_go_one_by_one() -> None:
     scene(test)
 
 
-@pytest.mark.parametrize(("body", "status", "generations"), [(b"sick", 200, 2), (b"odd", 500, 1)])
+NO_MEMORY = b'{"error":{"code":400,"message":"std::bad_alloc"}}'
+
+
+@pytest.mark.parametrize(
+    ("answered", "body", "status", "generations"),
+    [
+        (500, b"sick", 200, 2),
+        (500, b"odd", 500, 1),
+        (400, NO_MEMORY, 200, 2),
+        (400, b"sick", 400, 1),
+    ],
+)
 def test_an_error_of_the_engine_is_the_clients_unless_it_is_sick(
-    body: bytes, status: int, generations: int
+    answered: int, body: bytes, status: int, generations: int
 ) -> None:
     async def test(s: Scene) -> None:
         outlet, task = await s.ask(request(1, "plain", 2))
-        s.calls[0].begin(500, JSON)
+        s.calls[0].begin(answered, JSON)
         s.calls[0].give(body)
         s.calls[0].finish()
         await s.settle()

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from arriero.serve.apis.interface import Answer, ApiError
 from arriero.serve.http.interface import Outlet, Request, UpstreamLostError
+from arriero.serve.refusals import is_out_of_memory
 from arriero.serve.requests.case import Case, HeldTooLongError
 from arriero.serve.requests.ledger import Phase
 from arriero.serve.requests.lobby import FullError, Lobby
@@ -174,6 +175,10 @@ class Exchange:
                 got = await all_of(call, WHOLE)
             finally:
                 call.close()
+            if is_out_of_memory(got) and await self._engine.failed(
+                live.generation, call.status, got
+            ):
+                raise UpstreamLostError("it could not allocate memory", sent=False)
             if call.status != 200:
                 raise ApiError(f"{path} answered {call.status}")
             return got

@@ -7,7 +7,7 @@ from typing import Final
 
 from arriero.serve.apis.interface import Answer
 from arriero.serve.http.interface import Call, Headers, UpstreamLostError
-from arriero.serve.refusals import Fault, is_crowded, refusal_of
+from arriero.serve.refusals import Fault, is_crowded, is_out_of_memory, refusal_of
 from arriero.serve.requests.case import Case
 from arriero.serve.requests.ledger import Phase
 from arriero.serve.requests.losses import Losses, RetryError
@@ -37,7 +37,7 @@ class Receiver:
             UpstreamLostError: The answer broke off.
         """
         asked = self._case.asked
-        if call.status >= 500 and asked.works:
+        if call.status >= 400 and asked.works:
             await self._engine_error(live, call)
         elif asked.answer is None or (call.status == 200 and not _is_stream(call.headers)):
             await self._pass_on(live, call)
@@ -143,7 +143,7 @@ class Receiver:
     # -- errors
 
     async def _engine_error(self, live: Live, call: Call) -> None:
-        """A 5xx to a request that works: the engine may be sick, or the request too much for it."""
+        """An error to a request that works: the engine may be sick, or the request be at fault."""
         body = await all_of(call, _BAD)
         refusal = refusal_of(call.status, body)
         if refusal is not None and refusal.fault is Fault.TOO_LONG:
@@ -156,12 +156,17 @@ class Receiver:
             raise RetryError
         elif (
             refusal is None
-            and call.status != _NOT_DONE
+            and _may_be_sick(call.status, body)
             and await self._engine.failed(live.generation, call.status, body)
         ):
             await self._losses.after_loss(live, f"it answered {call.status}")
         else:
             await self._writer.finish(call.status, call.headers, body)
+
+
+def _may_be_sick(status: int, body: bytes) -> bool:
+    """Whether an error can be the engine's own fault."""
+    return is_out_of_memory(body) or (status >= 500 and status != _NOT_DONE)
 
 
 async def all_of(call: Call, most: int) -> bytes:

@@ -69,7 +69,10 @@ class Engine(Protocol):
         """
 
     async def failed(self, generation: int, status: int, body: bytes) -> bool:
-        """The engine answered 5xx. True if it is sick: it is being replaced, send again later."""
+        """The engine answered with an error that can be its own fault.
+
+        True if it is sick: it is being replaced, send again later.
+        """
 
     def progressed(self, generation: int) -> None:
         """Bytes of an answer came: it does not hang. Cheap: called for every event."""

@@ -20,6 +20,7 @@ from arriero.engine import Engine as Installation
 from arriero.launch import serving_of
 from arriero.record.event import Event
 from arriero.record.status import ServedEngine
+from arriero.serve.refusals import is_out_of_memory
 from arriero.serve.supervisor import machine as life
 from arriero.serve.supervisor import memory
 from arriero.serve.supervisor.examine import Examiner
@@ -157,6 +158,10 @@ class Supervisor:
         """See :class:`Engine`."""
         watch = self._watch
         if not self._serves(generation) or watch is None:
+            return True
+        if is_out_of_memory(body) and self._run is not None:
+            why = f"it could not allocate memory and answered {status}"
+            self._condemn(self._run, Condemned(Kind.RUNTIME_ALLOCATION, why))
             return True
         return not await watch.well(f"it answered {status} to a request")
 
