@@ -103,7 +103,7 @@ def test_a_damaged_model(place: Place, model: Path, content: bytes | None, told:
     assert said.status == 1
     assert found["verdict"]["kind"] == "model"
     assert told in found["baseline"]["model"]["problem"]
-    assert found["launches"] == 1
+    assert found["launches"] <= 2  # a dying engine can take the line that names it along: once more
 
 
 @pytest.mark.parametrize("words", [["--no-such-flag"], ["--", "-c", "512"], ["-ctk", "q9_9"]])
