@@ -272,6 +272,7 @@ def test_every_setting_is_an_option() -> None:
     assert {one.option: not one.switch for one in TABLE}.items() <= own.items()
 
 
+@pytest.mark.engine
 def test_wrong_settings_name_themselves(door: Door) -> None:
     with pytest.raises(UsageError, match="--hold"):
         door.assign(["x"], {"hold": "soon"})
